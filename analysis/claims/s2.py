@@ -1,0 +1,10 @@
+"""S2: does the certificate's AUC recover on longer contexts?"""
+
+from analysis.data import Data
+from analysis.statistics import Estimate
+
+
+def quantities(data: Data) -> dict[str, Estimate]:
+    """`auc_pooled` over all rows."""
+    signal = data.parameters.signal("signal")
+    return {"auc_pooled": data.estimate(data.auc(data.counted, signal))}

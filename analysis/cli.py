@@ -1,0 +1,91 @@
+"""The command line of the analysis: read, decide, write, print. Exit codes are DESIGN's."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis import claims
+from analysis.as_json import to_json
+from analysis.as_text import to_text
+from analysis.load import load
+from analysis.report import Report, analyse
+from kvexp.errors import KvexpError
+from kvexp.prereg.registration import load_folder
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TRACEBACK = "KVEXP_TRACEBACK"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the analysis; every mistake becomes one sentence and an exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except KvexpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader, for instance `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        hint = f"set {TRACEBACK}=1 to see where"
+        print(f"internal error: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description="Decide the registered claims of a study from its logs.",
+        epilog="exit codes: 0 decided, 1 internal error, 2 usage, 3 incomplete, 4 integrity",
+    )
+    parser.add_argument("results", type=Path, help="results/<study>")
+    parser.add_argument(
+        "--registration",
+        type=Path,
+        metavar="DIR",
+        help="folder of registrations (default: preregistration/<study> of this repository)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where verdicts.json and verdicts.md go (default: results)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the JSON instead of the tables")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    results: Path = options.results
+    folder = options.registration or REPOSITORY / "preregistration" / results.resolve().name
+    registrations = load_folder(folder, claims.has_file)
+    owners = {suite: one.content.id for one in registrations for suite in one.content.suites}
+    study = load(results, owners)
+    report = analyse(study, registrations)
+    as_json = to_json(report)
+    _write(options.out or results, as_json, report)
+    print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
+    for problem in study.problems:
+        print(f"integrity: {problem.message}", file=sys.stderr)
+    return report.exit_code
+
+
+def _write(folder: Path, as_json: str, report: Report) -> None:
+    """Write both files or say in one line that nothing was written; the verdicts are printed anyway."""
+    markdown = f"# Verdicts\n\n```text\n{to_text(report, is_full=True)}```\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
+            temporary = folder / f".{name}.tmp"
+            temporary.write_text(text, encoding="utf-8", newline="\n")
+            temporary.replace(folder / name)
+    except OSError as error:
+        print(f"nothing was written to {folder}: {error.strerror}", file=sys.stderr)

@@ -1,0 +1,207 @@
+"""What a claim's file is given: its rows, its registered parameters, and statistics on its resamples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import statistics
+from analysis.populations import labelled, strata
+from analysis.signals import ORIENTATION, cell_risk, risk
+from analysis.statistics import Estimate, Resamples, Statistic
+from analysis.statistics.base import Bools, Floats, Integers
+from kvexp.prereg.registration import Population, Question, RegistrationError
+from kvexp.prereg.registration import Statistics as Plan
+
+# Pairs are formed within these in a stratified AUC: nothing that a signal could merely recognise is left.
+WITHIN = ("model", "task", "condition", "budget")
+
+
+class Parameters:
+    """Registered parameters by name and kind; reading an absent one is the registration's mistake."""
+
+    def __init__(self, where: str, table: Mapping[str, Any]) -> None:
+        """Wrap a table; `where` names it in messages."""
+        self._where, self._table, self._read = where, table, set[str]()
+
+    def number(self, name: str) -> float:
+        """A number."""
+        return float(self._get(name, (int, float), "a number"))
+
+    def text(self, name: str) -> str:
+        """A string."""
+        return str(self._get(name, (str,), "a string"))
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        return bool(self._get(name, (bool,), "true or false"))
+
+    def signal(self, name: str) -> str:
+        """The name of a signal."""
+        return self._signal(self.text(name))
+
+    def panel(self, name: str) -> list[tuple[str, str]]:
+        """A table arm -> list of signals, as (arm, signal) pairs."""
+        table = self._get(name, (dict,), "a table of arms")
+        if not all(isinstance(signals, list) for signals in table.values()):
+            raise RegistrationError(f"{self._where}: parameter '{name}' must list signals")
+        return [(arm, self._signal(signal)) for arm, signals in table.items() for signal in signals]
+
+    @property
+    def unread(self) -> list[str]:
+        """Parameters that nothing has asked for."""
+        return sorted(set(self._table) - self._read)
+
+    def _get(self, name: str, kinds: tuple[type, ...], words: str) -> Any:
+        self._read.add(name)
+        value = self._table.get(name)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise RegistrationError(f"{self._where}: parameter '{name}' must be {words}")
+        return value
+
+    def _signal(self, name: Any) -> str:
+        if name not in ORIENTATION:
+            known = ", ".join(ORIENTATION)
+            raise RegistrationError(f"{self._where}: no signal '{name}'; there are {known}")
+        return str(name)
+
+
+class Data:
+    """The rows of a question, and estimates on one set of resamples.
+
+    Attributes:
+        rows: every selected row with its label (see `populations.labelled`); the index is the row id
+            that statistics are paired by.
+        counted: the rows that the label counts, for instance those the full cache answers.
+        parameters: as registered.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        population: Population,
+        success: Mapping[str, float],
+        plan: Plan,
+        seed: int,
+        parameters: Parameters,
+    ) -> None:
+        """Select and label; resamples are drawn at the first estimate."""
+        self._plan, self._seed = plan, seed
+        self.rows = labelled(table, population, success)
+        self.counted = self.rows[self.rows["counts"]]
+        self.parameters = parameters
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, question: Question) -> "Data":
+        """What a question asks about."""
+        parameters = Parameters(f"claim {question.claim_id}", question.parameters)
+        return cls(
+            table,
+            question.population,
+            question.success,
+            question.statistics,
+            question.seed,
+            parameters,
+        )
+
+    def split(self, rows: pd.DataFrame, *columns: str) -> dict[Any, pd.DataFrame]:
+        """Rows by the values of one or more columns, in sorted order."""
+        by = columns[0] if len(columns) == 1 else list(columns)
+        return dict(iter(rows.groupby(by, observed=True)))
+
+    def estimate(self, statistic: Statistic) -> Estimate:
+        """Value and interval on the claim's resamples."""
+        return self._resamples.estimate(statistic)
+
+    def point(self, statistic: Statistic) -> Estimate:
+        """Value alone."""
+        return self._resamples.point(statistic)
+
+    def auc(self, rows: pd.DataFrame, signal: str, *, within: bool = False) -> Statistic:
+        """AUC of a signal for the label; `within` forms pairs inside model, task, condition, budget only."""
+        kept, reason, note = self._with_signals(rows, [signal])
+        if reason:
+            return statistics.undefined(reason, _ids(rows))
+        return self._auc_of(kept, risk(kept, signal), note, within)
+
+    def paired_aucs(self, rows: pd.DataFrame, *signals: str) -> list[Statistic]:
+        """AUCs of several signals on the rows where all of them are defined."""
+        kept, reason, note = self._with_signals(rows, signals)
+        if reason:
+            return [statistics.undefined(reason, _ids(rows)) for _ in signals]
+        return [self._auc_of(kept, risk(kept, signal), note, False) for signal in signals]
+
+    def cell_auc(self, rows: pd.DataFrame) -> Statistic:
+        """AUC of the bare condition x budget label."""
+        return self._auc_of(rows, cell_risk(rows), "", False)
+
+    def rate(self, rows: pd.DataFrame) -> Statistic:
+        """Share of the rows that are positive."""
+        return statistics.rate(_bools(rows, "positive"), _clusters(rows), _ids(rows))
+
+    def gate(
+        self, before: pd.DataFrame, after: pd.DataFrame, signal: str, q: float
+    ) -> tuple[Statistic, Statistic]:
+        """Share of positives when the share q of `before` moves to `after`: by signal, and at random.
+
+        Rows are matched on suite, model, task and example; one without its partner leaves both undefined.
+        """
+        kept, reason, note = self._with_signals(before, [signal])
+        columns = ["suite", "model", "task", "example_id"]
+        partner = kept.merge(after[[*columns, "positive"]], on=columns, how="left", validate="1:1")
+        if not reason and partner["positive_y"].isna().any():
+            reason = "a row has no partner to escalate to"
+        if reason:
+            return statistics.undefined(reason, _ids(before)), statistics.undefined(reason)
+        old = partner["positive_x"].to_numpy(np.float64)
+        new = partner["positive_y"].to_numpy(np.float64)
+        cluster, ids = _clusters(kept), _ids(kept)
+        by_signal = statistics.gated(risk(kept, signal), old, new, q, cluster, ids)
+        return replace(by_signal, note=note), statistics.random_gate(old, new, q, cluster, ids)
+
+    @cached_property
+    def _resamples(self) -> Resamples:
+        clusters = self.rows.drop_duplicates("cluster").sort_values("cluster")
+        return Resamples(
+            _clusters(self.rows),
+            strata(clusters, self._plan.resampled_within),
+            draws=self._plan.draws,
+            level=self._plan.level,
+            min_clusters=self._plan.min_clusters,
+            undefined_max=self._plan.undefined_resamples_max,
+            seed=self._seed,
+        )
+
+    def _with_signals(
+        self, rows: pd.DataFrame, signals: Sequence[str]
+    ) -> tuple[pd.DataFrame, str, str]:
+        """Rows where the signals are defined, why these are too few, and a note on those left out."""
+        defined = rows[list(signals)].notna().all(axis=1)
+        lost, names = int((~defined).sum()), " and ".join(signals)
+        if not len(rows):
+            return rows, "the population has no such row", ""
+        if lost > self._plan.undefined_rows_max * len(rows):
+            return rows, f"{names} undefined in {lost} of {len(rows)} rows", ""
+        return rows[defined], "", f"{lost} rows without {names} left out" if lost else ""
+
+    def _auc_of(self, rows: pd.DataFrame, score: Floats, note: str, within: bool) -> Statistic:
+        stratum = strata(rows, WITHIN) if within else None
+        statistic = statistics.auc(
+            score, _bools(rows, "positive"), _clusters(rows), _ids(rows), stratum
+        )
+        return replace(statistic, note=note)
+
+
+def _bools(rows: pd.DataFrame, column: str) -> Bools:
+    return rows[column].to_numpy(bool)
+
+
+def _clusters(rows: pd.DataFrame) -> Integers:
+    return rows["cluster"].to_numpy(np.int64)
+
+
+def _ids(rows: pd.DataFrame) -> Integers:
+    return rows.index.to_numpy(np.int64)

@@ -1,0 +1,155 @@
+"""From a study and a registration to verdicts.
+
+Order matters: contradictions in the logs come before missing rows, missing rows before numbers. So a
+verdict never rests on part of its population, and a broken log never looks merely unfinished.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis import claims, populations
+from analysis.data import Data
+from analysis.load import Study
+from analysis.statistics import Estimate
+from kvexp.prereg.condition import State, verdict
+from kvexp.prereg.registration import Question, Registered, RegistrationError
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Rows of one shard that a claim needs and does not have."""
+
+    suite: str
+    shard_id: str
+    rows: int
+    of: int  # rows of the shard that the claim needs
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the data say to one question.
+
+    Attributes:
+        state: the verdict it would give; only a claim's own answer is a verdict.
+        quantities: by registered name; empty where rows are missing or logs are invalid.
+        kill: whether the kill condition holds; None is unknown.
+        support: whether the support holds; None is unknown or not registered.
+        missing: rows that are not there.
+        problems: contradictions that touch its rows.
+    """
+
+    state: State
+    quantities: Mapping[str, Estimate]
+    kill: bool | None = None
+    support: bool | None = None
+    missing: tuple[Missing, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the data settle the question."""
+        return self.state not in (State.INCOMPLETE, State.INVALID)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim, answered, with its readings and sensitivities beside it."""
+
+    claim_id: str
+    registered: Registered
+    answer: Answer
+    readings: Mapping[str, Answer]
+    sensitivity: Mapping[str, Answer]
+
+    @property
+    def label(self) -> str:
+        """The registered words for this state."""
+        return self.registered.content.claim[self.claim_id].labels.get(self.answer.state, "")
+
+    def moves(self, name: str) -> bool:
+        """Whether a sensitivity would have changed a decided verdict."""
+        other = self.sensitivity[name]
+        both = self.answer.is_decided and other.is_decided
+        return both and other.state is not self.answer.state
+
+
+def decide(study: Study, registered: Registered) -> list[Verdict]:
+    """Answer every claim of a registration, in the order of its file."""
+    is_grid_sound = all(problem.suite for problem in study.problems)
+    if is_grid_sound:
+        for words, question in registered.questions():
+            populations.check(study.table, question.population, f"{registered.path}: {words}")
+    return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
+
+
+def answer(study: Study, question: Question) -> Answer:
+    """Answer one question."""
+    rows = study.table[populations.needed(study.table, question.population)]
+    problems = problems_touching(study, rows)
+    if problems:
+        return Answer(State.INVALID, {}, problems=problems)
+    missing = missing_rows(study, rows)
+    if missing:
+        return Answer(State.INCOMPLETE, {}, missing=missing)
+    quantities = _quantities(study, question)
+    kill = question.kill.holds(quantities)
+    support = question.support.holds(quantities) if question.support else None
+    state = verdict(kill, support, question.support is not None)
+    return Answer(state, quantities, kill, support)
+
+
+def problems_touching(study: Study, rows: pd.DataFrame) -> tuple[str, ...]:
+    """Contradictions in the shards that these rows of the table belong to."""
+    pairs = rows[["suite", "shard_id"]].drop_duplicates()
+    shards = set(zip(pairs["suite"], pairs["shard_id"], strict=True))
+    return tuple(problem.message for problem in study.problems if problem.touches(shards))
+
+
+def missing_rows(study: Study, rows: pd.DataFrame) -> tuple[Missing, ...]:
+    """Which of these rows of the table are not there, by shard."""
+    if rows["present"].all():
+        return ()
+    by_shard = rows.groupby(["suite", "shard_id"], observed=True, sort=True)["present"]
+    counts = by_shard.agg(["size", "sum"])
+    return tuple(
+        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard))
+        for (suite, shard), size, there in zip(counts.index, *counts.to_numpy().T, strict=True)
+        if there < size
+    )
+
+
+def _reason(study: Study, suite: str, shard_id: str) -> str:
+    return study.absences.get((suite, shard_id), "not started")
+
+
+def _verdict(study: Study, registered: Registered, claim_id: str) -> Verdict:
+    claim = registered.content.claim[claim_id]
+    readings, sensitivity = (
+        {
+            name: answer(study, registered.question(claim_id, change))
+            for name, change in group.items()
+        }
+        for group in (claim.readings, claim.sensitivity)
+    )
+    own = answer(study, registered.question(claim_id))
+    return Verdict(claim_id, registered, own, readings, sensitivity)
+
+
+def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
+    data = Data.of(study.table, question)
+    found = claims.load(question.claim_id)(data)
+    where = f"claim {question.claim_id}"
+    if found.keys() != question.quantities.keys():
+        declared, returned = sorted(question.quantities), sorted(found)
+        raise RegistrationError(f"{where} declares {declared}, but its file returns {returned}")
+    if data.parameters.unread:
+        raise RegistrationError(f"{where}: its file has no use for {data.parameters.unread}")
+    for name, quantity in question.quantities.items():
+        low, high = quantity.range
+        numbers = [found[name].value, found[name].lo, found[name].hi]
+        if any(not low <= number <= high for number in numbers if number is not None):
+            raise RegistrationError(f"{where}: {name} = {found[name]} lies outside its range")
+    return found

@@ -1,0 +1,159 @@
+"""Descriptive numbers beside the verdicts: the whole signal panel, accuracy, induced-failure rates.
+
+No verdict reads them. A pooled AUC mixes conditions, budgets and models, so two numbers stand beside
+each: the stratified AUC (pairs within model, task, condition, budget) and the AUC of the bare
+condition x budget label.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis import populations
+from analysis.data import Data, Parameters
+from analysis.decide import missing_rows, problems_touching
+from analysis.load import Study
+from analysis.statistics import Estimate
+from kvexp.prereg.registration import Label, Population, Registered, seed
+
+AUC_LABELS: tuple[Label, ...] = ("own_failure", "induced_failure", "attribution")
+NO_ROWS = "rows are missing or invalid"
+
+
+@dataclass(frozen=True)
+class PanelRow:
+    """One signal of one arm, predicting one label."""
+
+    suite: str
+    tasks: str  # "real", without the needle anchor, or "all"
+    arm: str
+    signal: str
+    label: str
+    positives: int
+    pooled: Estimate
+    stratified: Estimate
+    cell_label: Estimate
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One rate of one cell; None: the full cache has no condition and budget, all real tasks no one name."""
+
+    suite: str
+    task: str | None
+    arm: str
+    condition: str | None
+    budget: float | None
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Details:
+    """Everything descriptive of one registration's suites."""
+
+    panel: tuple[PanelRow, ...]
+    accuracy: tuple[Rate, ...]
+    induced: tuple[Rate, ...]
+
+
+def describe(study: Study, registered: Registered) -> Details:
+    """Describe the suites that a registration keys."""
+    panel: list[PanelRow] = []
+    accuracy: list[Rate] = []
+    induced: list[Rate] = []
+    for suite in registered.content.suites:
+        here = study.table[study.table["suite"] == suite]
+        for words, tasks in _task_sets(here, registered):
+            for arm in sorted(set(here["arm"]) - {"full"}):
+                panel += _panel(study, registered, suite, words, tasks, arm)
+        accuracy += _rates(study, registered, suite, "success")
+        induced += _rates(study, registered, suite, "induced_failure")
+    return Details(tuple(panel), tuple(accuracy), tuple(induced))
+
+
+def _task_sets(rows: pd.DataFrame, registered: Registered) -> list[tuple[str, list[str]]]:
+    every = sorted(set(rows["task"]))
+    real = [task for task in every if task in registered.content.details.tasks]
+    sets = [("real", real)] if real else []
+    return sets if real == every else [*sets, ("all", every)]
+
+
+def _panel(
+    study: Study, registered: Registered, suite: str, words: str, tasks: list[str], arm: str
+) -> Iterator[PanelRow]:
+    for label in AUC_LABELS:
+        population = Population(suites=[suite], tasks=tasks, arms=[arm], label=label)
+        if not _is_whole(study, population):
+            nothing = Estimate(None, undefined=NO_ROWS)
+            for signal in registered.content.details.signals:
+                yield PanelRow(suite, words, arm, signal, label, 0, nothing, nothing, nothing)
+            continue
+        data = _data(study, registered, population)
+        cell = data.point(data.cell_auc(data.counted))
+        for signal in registered.content.details.signals:
+            if data.rows[signal].isna().all():
+                continue  # the arm does not have this signal
+            yield PanelRow(
+                suite,
+                words,
+                arm,
+                signal,
+                label,
+                int(data.counted["positive"].sum()),
+                pooled=data.estimate(data.auc(data.counted, signal)),
+                stratified=data.estimate(data.auc(data.counted, signal, within=True)),
+                cell_label=cell,
+            )
+
+
+def _rates(study: Study, registered: Registered, suite: str, label: Label) -> Iterator[Rate]:
+    """Rates by task, then over the real tasks together, for every arm, condition and budget."""
+    here = study.table[study.table["suite"] == suite]
+    tasks, arms = sorted(set(here["task"])), sorted(set(here["arm"]))
+    if not tasks:
+        return
+    population = Population(suites=[suite], tasks=tasks, arms=arms, label=label)
+    data = _data(study, registered, population)
+    real = data.rows["task"].isin(registered.content.details.tasks)
+    groups = [(task, data.rows[data.rows["task"] == task]) for task in tasks]
+    for task, group in [*groups, (None, data.rows[real])]:
+        cells = group.groupby(
+            ["arm", "condition", "budget"], observed=True, dropna=False, sort=True
+        )
+        for (arm, condition, budget), rows in cells:
+            is_full = not isinstance(condition, str)
+            if is_full and label != "success":
+                continue
+            where = (None, None) if is_full else (str(condition), float(budget))
+            yield Rate(suite, task, str(arm), where[0], where[1], _rate(study, data, rows, label))
+
+
+def _rate(study: Study, data: Data, rows: pd.DataFrame, label: Label) -> Estimate:
+    at = rows["full_at"].to_numpy(np.int64)
+    there = rows["present"].to_numpy(bool)
+    if populations.LABELS[label].needs_full:
+        there = there & study.table["present"].to_numpy(bool)[at] & (at >= 0)
+    if not there.all() or problems_touching(study, rows):
+        return Estimate(None, undefined=NO_ROWS)
+    return data.estimate(data.rate(rows[rows["counts"]]))
+
+
+def _is_whole(study: Study, population: Population) -> bool:
+    rows = study.table[populations.needed(study.table, population)]
+    needs_full = populations.LABELS[population.label].needs_full
+    has_full = not needs_full or bool((rows["full_at"] >= 0).all())
+    return has_full and not problems_touching(study, rows) and not missing_rows(study, rows)
+
+
+def _data(study: Study, registered: Registered, population: Population) -> Data:
+    content = registered.content
+    return Data(
+        study.table,
+        population,
+        content.success,
+        content.statistics,
+        seed(registered.digest, "details"),
+        Parameters("details", {}),
+    )

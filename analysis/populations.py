@@ -1,0 +1,126 @@
+"""Which rows a claim is about, and what counts as a failure.
+
+A generation is a success when its raw score reaches the registered threshold of its score. The full
+row of the same suite, model, task and example says whose fault a failure is: induced where the full
+cache succeeds, inherent where it fails too, and a rescue where only the compressed cache succeeds.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.statistics.base import Bools, Integers
+from kvexp.prereg.registration import OTHERWISE, Population, RegistrationError
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """What a label does: which rows count, which of them are positive, and whether the full row is needed."""
+
+    needs_full: bool
+    counts: Callable[[Bools, Bools], Bools]  # (success, full success) -> rows that count
+    positive: Callable[[Bools, Bools], Bools]
+
+
+LABELS = {
+    "success": Labelling(False, lambda own, full: np.ones_like(own), lambda own, full: own),
+    "own_failure": Labelling(False, lambda own, full: np.ones_like(own), lambda own, full: ~own),
+    "induced_failure": Labelling(True, lambda own, full: full, lambda own, full: ~own),
+    # Among failures: was it the cache?
+    "attribution": Labelling(True, lambda own, full: ~own, lambda own, full: full),
+}
+
+
+def selected(table: pd.DataFrame, population: Population) -> Bools:
+    """Rows of the grid that the population names, present or not."""
+    mask = np.ones(len(table), bool)
+    for column, wanted in _axes(population):
+        if wanted is not None:
+            mask &= table[column].isin(wanted).to_numpy()
+    return mask
+
+
+def needed(table: pd.DataFrame, population: Population) -> Bools:
+    """Rows that must be there to decide: the selected ones, and their full rows if the label asks."""
+    mask = selected(table, population)
+    if LABELS[population.label].needs_full:
+        full = table["full_at"].to_numpy(np.int64)[mask]
+        mask = mask.copy()
+        mask[full[full >= 0]] = True
+    return mask
+
+
+def check(table: pd.DataFrame, population: Population, where: str) -> None:
+    """Refuse a population that names something the grid does not have, or lacks the full rows it needs."""
+    mask = selected(table, population)
+    if not mask.any():
+        raise RegistrationError(f"{where}: the population selects no row of the grid")
+    for column, wanted in _axes(population):
+        for value in wanted or ():
+            if not (mask & (table[column] == value).to_numpy()).any():
+                raise RegistrationError(
+                    f"{where}: no selected row of the grid has {column} '{value}'"
+                )
+    rows = table[mask]
+    if LABELS[population.label].needs_full and (rows["full_at"] < 0).any():
+        suites = ", ".join(sorted(set(rows.loc[rows["full_at"] < 0, "suite"].astype(str))))
+        raise RegistrationError(
+            f"{where}: label {population.label} needs the full cache's rows, which {suites} lacks"
+        )
+
+
+def succeeded(table: pd.DataFrame, thresholds: Mapping[str, float]) -> Bools:
+    """Whether each row of the table is a success; False where the row is not present."""
+    names = table["score_name"]
+    limits = np.array(
+        [thresholds.get(name, thresholds[OTHERWISE]) for name in names.cat.categories]
+    )
+    codes = names.cat.codes.to_numpy(np.int64)
+    limit = np.append(limits, np.inf)[codes]  # code -1, no row: the limit nobody reaches
+    success: Bools = table["score_value"].to_numpy(np.float64) >= limit
+    return success
+
+
+def labelled(
+    table: pd.DataFrame, population: Population, thresholds: Mapping[str, float]
+) -> pd.DataFrame:
+    """The selected rows, all present, with the columns that statistics read.
+
+    Adds success, full_success (False where the grid has no full row), counts, positive (bool), and
+    `cluster`, the code of (task, example_id) that is the same in every suite, model and arm.
+    """
+    success = succeeded(table, thresholds)
+    rows = table[selected(table, population)]
+    full_at = rows["full_at"].to_numpy(np.int64)
+    own, full = success[rows.index], success[full_at] & (full_at >= 0)
+    labelling = LABELS[population.label]
+    return rows.assign(
+        success=own,
+        full_success=full,
+        counts=labelling.counts(own, full),
+        positive=labelling.positive(own, full),
+        cluster=_clusters(rows),
+    ).reset_index(drop=True)
+
+
+def strata(rows: pd.DataFrame, columns: Iterable[str]) -> Integers:
+    """One code per combination of the columns' values, (rows,)."""
+    codes = rows.groupby(list(columns), observed=True, dropna=False, sort=True).ngroup()
+    return codes.to_numpy().astype(np.int64)
+
+
+def _clusters(rows: pd.DataFrame) -> Integers:
+    return strata(rows, ("task", "example_id"))
+
+
+def _axes(population: Population) -> list[tuple[str, list[str] | list[float] | None]]:
+    return [
+        ("suite", population.suites),
+        ("model", population.models),
+        ("task", population.tasks),
+        ("arm", population.arms),
+        ("condition", population.conditions),
+        ("budget", population.budgets),
+    ]

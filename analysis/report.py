@@ -1,0 +1,52 @@
+"""Everything the analysis found about a study, and the exit code it earns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analysis.decide import Missing, Verdict, decide
+from analysis.details import Details, describe
+from analysis.load import Study
+from kvexp.prereg.condition import State
+from kvexp.prereg.registration import Registered
+
+
+@dataclass(frozen=True)
+class Section:
+    """One registration, its verdicts and its descriptive numbers."""
+
+    registered: Registered
+    verdicts: list[Verdict]
+    details: Details
+
+
+@dataclass(frozen=True)
+class Report:
+    """A study and one section per registration, in the order of their ids."""
+
+    study: Study
+    sections: list[Section]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """All verdicts, in order."""
+        return [verdict for section in self.sections for verdict in section.verdicts]
+
+    @property
+    def exit_code(self) -> int:
+        """0 decided, 3 incomplete, 4 integrity; the worst wins."""
+        states = {verdict.answer.state for verdict in self.verdicts}
+        if self.study.problems or State.INVALID in states:
+            return 4
+        return 3 if State.INCOMPLETE in states else 0
+
+
+def analyse(study: Study, registrations: Iterable[Registered]) -> Report:
+    """Decide and describe."""
+    sections = [Section(one, decide(study, one), describe(study, one)) for one in registrations]
+    return Report(study, sections)
+
+
+def submit_commands(study: Study, missing: Iterable[Missing]) -> list[str]:
+    """What to type to get the missing rows, one command per suite."""
+    suites = sorted({part.suite for part in missing})
+    return [f"kvexp submit study={study.name} suite={suite}" for suite in suites]

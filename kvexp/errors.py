@@ -1,0 +1,27 @@
+"""Errors that a person can act on: each message says what, where and what to do (leaf: stdlib only)."""
+
+
+class KvexpError(Exception):
+    """A mistake with a one-sentence explanation; the command line prints it and exits with `exit_code`."""
+
+    exit_code = 2
+
+
+class ConfigError(KvexpError):
+    """A study, suite, task, arm, model or cluster setting that cannot be used."""
+
+
+class InputError(KvexpError):
+    """A prompt, example, model or data file that cannot be used."""
+
+
+class IncompleteError(KvexpError):
+    """Work that ended with something missing; what exists is kept and a later submit continues."""
+
+    exit_code = 3
+
+
+class IntegrityError(KvexpError):
+    """Logs or sealed files that contradict themselves or what is about to be done."""
+
+    exit_code = 4

@@ -1,0 +1,176 @@
+"""From a study to what must exist: suites -> ordered shards -> generations, with ids and digests.
+
+A shard is one (suite, model, task, chunk of examples): all arms of an example run off one prefill. Its
+digest covers everything that decides its rows and nothing about where or how it is run.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Selection, SuiteConf, TaskConf
+from kvexp.design import design
+from kvexp.errors import ConfigError
+from kvexp.provenance import protocol_digest
+from kvexp.records import Expected
+from kvexp.replay.harness import Arm
+from kvexp.replay.protocol import Protocol
+from kvexp.scores import score
+from kvexp.tasks import task
+
+SHARD_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One unit of scheduling, resolved: no default is left to be filled in later."""
+
+    suite: str
+    model: ModelConf
+    task: TaskConf
+    arms: list[tuple[ArmConf, ArmGrid]]
+    protocol: Protocol
+    context_tokens: int
+    n_examples: int  # of the whole task: a family may need it to choose
+    example_seed: int
+    chunk: int
+    example_ids: list[str]
+    protocol_digest: str
+
+    @property
+    def shard_id(self) -> str:
+        return f"{self.suite}.{self.model.name}.{self.task.name}.{self.chunk:03d}"
+
+    def resolved(self) -> dict[str, Any]:
+        """The shard as plain data, in full."""
+        return {"version": SHARD_VERSION, **asdict(self)}
+
+    @property
+    def digest(self) -> str:
+        body = json.dumps(self.resolved(), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(body.encode()).hexdigest()
+
+    def places(self) -> list[Arm]:
+        """Every arm at every place of the grid, in the order of the suite."""
+        return [place for conf, entry in self.arms for place in places(conf, entry)]
+
+    def expected(self) -> Iterator[Expected]:
+        """The rows that a complete shard holds, example by example."""
+        arms = self.places()
+        for example_id in self.example_ids:
+            for arm in arms:
+                yield Expected(
+                    suite=self.suite,
+                    shard_id=self.shard_id,
+                    model=self.model.name,
+                    task=self.task.name,
+                    example_id=example_id,
+                    arm=arm.name,
+                    condition=arm.condition,  # type: ignore[arg-type]
+                    budget=arm.budget,
+                    seed=arm.seed,
+                )
+
+
+def places(conf: ArmConf, entry: ArmGrid) -> list[Arm]:
+    """One arm at its places of the grid. Raises ConfigError for a composition that means nothing."""
+    chosen = design(conf.design, **conf.design_params)
+    where = f"arm {conf.name}"
+    if conf.estimator == "hajek" and not chosen.is_random:
+        raise ConfigError(f"{where}: the hajek estimator needs a random design, {conf.design} is fixed")
+    if chosen.uses_score and conf.score is None:
+        raise ConfigError(f"{where}: the {conf.design} design needs a score")
+    if chosen.keeps_all:
+        if entry.conditions or entry.budgets or entry.seeds:
+            raise ConfigError(f"{where}: the full cache has no condition, budget or seed")
+        return [Arm(conf.name, None, chosen, conf.estimator)]
+    if not entry.conditions or not entry.budgets:
+        raise ConfigError(f"{where}: give it conditions and budgets")
+    if chosen.is_random != bool(entry.seeds):
+        need = "needs seeds" if chosen.is_random else "draws nothing and has no seeds"
+        raise ConfigError(f"{where}: the {conf.design} design {need}")
+    seeds: list[int | None] = [*entry.seeds] or [None]
+    return [
+        Arm(conf.name, _score(conf, condition), chosen, conf.estimator, condition, budget, seed)
+        for condition in entry.conditions
+        for budget in entry.budgets
+        for seed in seeds
+    ]
+
+
+def _score(conf: ArmConf, condition: str) -> Any:
+    name, params = conf.score, conf.score_params
+    if condition == "aware" and conf.aware_score is not None:
+        name, params = conf.aware_score, conf.aware_score_params
+    if name is None:
+        return None
+    chosen = score(name, **params)
+    if condition not in chosen.conditions:
+        raise ConfigError(f"arm {conf.name}: the {name} score is undefined in the {condition} condition")
+    return chosen
+
+
+def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
+    """The shards that the command chose by `suite=`, `model=` and `task=`."""
+    names = selection.chosen
+    return [
+        s
+        for s in made
+        if s.suite in names["suite"] and s.model.name in names["model"] and s.task.name in names["task"]
+    ]
+
+
+def shards(selection: Selection) -> list[Shard]:
+    """All shards of the study, in order. Raises ConfigError if two rows would have the same key."""
+    digest = protocol_digest()
+    made = [
+        shard
+        for suite in selection.suites
+        for model in selection.models
+        for name in suite.tasks
+        for shard in _task_shards(selection, suite, model, selection.tasks[name], digest)
+    ]
+    for shard in made:
+        keys = [(a.name, a.condition, a.budget, a.seed) for a in shard.places()]
+        if len(set(keys)) < len(keys):
+            twice = next(k for k in keys if keys.count(k) > 1)
+            raise ConfigError(f"suite {shard.suite} lists an arm twice at one place: {twice}")
+    return made
+
+
+def _task_shards(
+    selection: Selection, suite: SuiteConf, model: ModelConf, conf: TaskConf, digest: str
+) -> Iterator[Shard]:
+    questions = task(conf.family, **conf.params).load(
+        suite.n_examples, suite.example_seed, suite.context_tokens
+    )
+    ids = [question.example_id for question in questions]
+    for chunk, start in enumerate(range(0, len(ids), suite.shard_examples)):
+        yield Shard(
+            suite=suite.name,
+            model=model,
+            task=conf,
+            arms=[(selection.arms[entry.arm], entry) for entry in suite.arms],
+            protocol=selection.study.protocol,
+            context_tokens=suite.context_tokens,
+            n_examples=suite.n_examples,
+            example_seed=suite.example_seed,
+            chunk=chunk,
+            example_ids=ids[start : start + suite.shard_examples],
+            protocol_digest=digest,
+        )
+
+
+def expected_minutes(shard: Shard, cluster: ClusterConf) -> float | None:
+    """From the cluster's measured rates, every answer taken at full length; None without a rate."""
+    rate = cluster.rates.get(shard.model.name)
+    if rate is None:
+        return None
+    groups = len({1.0 if arm.budget is None else arm.budget for arm in shard.places()})
+    seconds = (
+        shard.context_tokens / rate.prefill_tokens_per_s
+        + groups * shard.task.max_new_tokens / rate.decode_steps_per_s
+    )
+    return len(shard.example_ids) * seconds / 60 / cluster.workers

@@ -1,0 +1,93 @@
+"""What `submit` writes before anything runs: the grid of expected rows, and the examples.
+
+The analysis reads only what lies under `results/<study>`, so both are part of the evidence.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kvexp.config import Selection, SuiteConf, TaskConf
+from kvexp.errors import IntegrityError
+from kvexp.grid import Shard
+from kvexp.records import Example, encode
+from kvexp.shard import prompt_of
+from kvexp.shard_log import on_disk, replace
+from kvexp.tasks import Question, Task, task
+
+GRID = "grid.jsonl"
+
+
+def grid_bytes(made: list[Shard]) -> bytes:
+    """Every row that the complete study holds, one line each, in order."""
+    return b"".join(encode(row) + b"\n" for shard in made for row in shard.expected())
+
+
+def write_grid(results: Path, made: list[Shard]) -> None:
+    """Write grid.jsonl once. Raises IntegrityError if the folder belongs to another grid."""
+    body, path = grid_bytes(made), results / GRID
+    with on_disk(results):
+        results.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            replace(path, body)
+        elif path.read_bytes() != body:
+            raise IntegrityError(
+                f"{path} expects other generations than this configuration: go back to it, or give the "
+                "new grid a name of its own with study.name=NAME"
+            )
+
+
+def write_examples(results: Path, selection: Selection, load_tokenizer: Callable[[str], Any]) -> None:
+    """Write examples/<suite>.<task>.jsonl where it is missing; tokenizers are loaded only if needed."""
+    folder = results / "examples"
+    with on_disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for suite in selection.suites:
+            for name in suite.tasks:
+                path = folder / f"{suite.name}.{name}.jsonl"
+                if not path.exists():
+                    tokenizers = {m.name: load_tokenizer(m.name) for m in selection.models}
+                    chat = {m.name: m.chat for m in selection.models}
+                    examples = _examples(suite, selection.tasks[name], tokenizers, chat)
+                    replace(path, b"".join(encode(e) + b"\n" for e in examples))
+
+
+def _examples(
+    suite: SuiteConf, conf: TaskConf, tokenizers: dict[str, Any], chat: dict[str, bool]
+) -> list[Example]:
+    family = task(conf.family, **conf.params)
+    questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
+    return [_example(suite, conf, family, q, tokenizers, chat) for q in questions]
+
+
+def _example(
+    suite: SuiteConf,
+    conf: TaskConf,
+    family: Task,
+    question: Question,
+    tokenizers: dict[str, Any],
+    chat: dict[str, bool],
+) -> Example:
+    text = family.prompt(question)
+    segments = {
+        "before": text.before,
+        "context": text.context,
+        "after": text.after,
+        "answer_prefix": text.answer_prefix,
+    }
+    lengths = {
+        model: prompt_of(tokenizer, family, question, chat[model]).n_context
+        for model, tokenizer in tokenizers.items()
+    }
+    return Example(
+        suite=suite.name,
+        task=conf.name,
+        example_id=question.example_id,
+        question=question.question,
+        references=list(question.references),
+        segments={k: hashlib.sha256(v.encode()).hexdigest() for k, v in segments.items()},
+        needle_depths=[round(s / len(question.context), 6) for s, _ in question.needle_spans],
+        # Generated contexts have the suite's length from the start: nothing is cut.
+        n_context={model: [n, n] for model, n in lengths.items()},
+    )

@@ -1,0 +1,400 @@
+"""Registrations: TOML files that say what is claimed and what would prove it wrong (leaf: + msgspec).
+
+A claim names the rows it is about (population), the numbers it needs (quantities, with the range each
+can take) and the conditions on them. `load` refuses whatever a reader and a machine could read
+differently: unknown keys, names that are declared but unused or used but undeclared, and a kill
+condition that fires always or never.
+
+A reading is the same claim under another population or label, a sensitivity the same claim under
+another analysis choice. Both are printed with the claim and return no verdict.
+"""
+
+import hashlib
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from kvexp.errors import KvexpError
+from kvexp.prereg.condition import FIELDS, Condition, ConditionError, State, parse
+
+Label = Literal["own_failure", "induced_failure", "attribution", "success"]
+Names = Annotated[list[str], msgspec.Meta(min_length=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+OTHERWISE = "otherwise"
+MAX_TRIALS = 1_000_000
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_CLAIM_ID = re.compile(r"[A-Z][A-Za-z0-9_]*")
+
+
+class RegistrationError(KvexpError):
+    """A registration that cannot be used as it stands."""
+
+
+class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table that refuses unknown keys."""
+
+
+class Quantity(Strict, frozen=True, kw_only=True):
+    """A number that the claim's file returns under this name."""
+
+    meaning: str
+    range: tuple[float, float]  # every value it can take, both ends included
+    interval: bool = True  # false: a bare number, without lo and hi
+
+
+class Population(Strict, frozen=True, kw_only=True):
+    """Rows of the grid. An absent axis is not restricted; every listed value must select a row."""
+
+    suites: Names
+    tasks: Names
+    arms: Names
+    label: Label  # what counts as positive, and which rows count at all
+    models: Names | None = None
+    conditions: Names | None = None
+    budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
+
+
+class Statistics(Strict, frozen=True, kw_only=True):
+    """How numbers are computed. The literals say what the analysis does; it can do nothing else."""
+
+    auc: Literal["mann-whitney, ties half"]
+    interval: Literal["cluster-bootstrap-percentile"]
+    cluster: tuple[Literal["task"], Literal["example_id"]]
+    resampled_within: tuple[Literal["task"]]
+    level: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    draws: Annotated[int, msgspec.Meta(ge=2, le=100_000)]
+    min_clusters: Annotated[int, msgspec.Meta(ge=2)]
+    undefined_resamples_max: Share  # above it there is no interval
+    undefined_rows_max: (
+        Share  # share of rows without a signal above which its statistics are undefined
+    )
+
+
+class Details(Strict, frozen=True, kw_only=True):
+    """What the descriptive tables look at; no verdict depends on it."""
+
+    tasks: Names  # the real tasks, without the needle anchor
+    arm: str  # the arm that carries the certificate
+    signals: Names
+
+
+class Variant(Strict, frozen=True, kw_only=True):
+    """What a reading or sensitivity changes; everything else is the claim's."""
+
+    population: dict[str, Any] = {}
+    parameters: dict[str, Any] = {}
+    success: dict[str, float] = {}
+    kill: str | None = None
+    support: str | None = None
+
+
+class Claim(Strict, frozen=True, kw_only=True):
+    """One claim, as written in its table."""
+
+    statement: str
+    population: Population
+    quantities: dict[str, Quantity]
+    kill: str
+    kill_prose: str
+    support: str | None = None
+    labels: dict[State, str] = {}
+    parameters: dict[str, Any] = {}  # numbers and names that the claim's file needs
+    readings: dict[str, Variant] = {}
+    sensitivity: dict[str, Variant] = {}
+
+
+class Registration(Strict, frozen=True, kw_only=True):
+    """One TOML file."""
+
+    format: Literal["kvexp-registration/1"]
+    id: str
+    title: str
+    authors: Names
+    existing_data: Literal[
+        "before-creation",
+        "before-observation",
+        "before-access",
+        "before-analysis",
+        "after-analysis",
+    ]
+    existing_data_note: str
+    suites: Names  # suites that this registration keys; its claims may also read its parent's
+    stopping: str
+    exclusions: str
+    missing: str
+    statistics: Statistics
+    success: dict[str, float]  # score name -> threshold that the raw score must reach
+    details: Details
+    claim: dict[str, Claim]
+    parent: str | None = None
+    data_seen: list[str] = []
+
+
+@dataclass(frozen=True)
+class Question:
+    """A claim or one of its variants with everything resolved: what the analysis answers."""
+
+    claim_id: str
+    population: Population
+    success: dict[str, float]
+    parameters: dict[str, Any]
+    quantities: dict[str, Quantity]
+    kill: Condition
+    support: Condition | None
+    statistics: Statistics
+    seed: int  # of the bootstrap; the variants of a claim share it
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A checked registration and the digest of its bytes."""
+
+    content: Registration
+    path: Path
+    digest: str
+
+    def question(self, claim_id: str, variant: Variant | None = None) -> Question:
+        """The claim, or the claim as the variant changes it."""
+        claim, change = self.content.claim[claim_id], variant or Variant()
+        where = f"{self.path}: claim {claim_id}"
+        kill = claim.kill if change.kill is None else change.kill
+        support = claim.support if change.support is None else change.support
+        return Question(
+            claim_id=claim_id,
+            population=_changed(claim.population, change.population, where),
+            success={**self.content.success, **change.success},
+            parameters={**claim.parameters, **change.parameters},
+            quantities=claim.quantities,
+            kill=_parsed(kill, f"{where}: kill"),
+            support=None if support is None else _parsed(support, f"{where}: support"),
+            statistics=self.content.statistics,
+            seed=seed(self.digest, claim_id),
+        )
+
+    def questions(self) -> Iterator[tuple[str, Question]]:
+        """Every claim and every variant, each with the words that name it in messages."""
+        for claim_id, claim in self.content.claim.items():
+            yield f"claim {claim_id}", self.question(claim_id)
+            for kind in ("readings", "sensitivity"):
+                for name, variant in getattr(claim, kind).items():
+                    where = f"claim {claim_id}, {kind} '{name}'"
+                    yield where, self.question(claim_id, variant)
+
+
+def seed(digest: str, claim_id: str) -> int:
+    """The bootstrap seed of a claim: fixed by the registration's bytes, chosen by nobody."""
+    return int.from_bytes(hashlib.sha256(f"{digest} {claim_id}".encode()).digest()[:16], "big")
+
+
+def load_folder(folder: Path, has_claim_file: Callable[[str], bool]) -> list[Registered]:
+    """Every registration of a study, sorted by id; claim ids and suites belong to one file each."""
+    if not folder.is_dir():
+        raise RegistrationError(f"{folder} is not a folder of registrations (*.toml)")
+    found = [load(path, has_claim_file) for path in sorted(folder.glob("*.toml"))]
+    if not found:
+        raise RegistrationError(f"{folder} holds no registration (*.toml)")
+    ids = {registered.content.id for registered in found}
+    for registered in found:
+        parent = registered.content.parent
+        if parent is not None and (parent not in ids or parent == registered.content.id):
+            raise RegistrationError(f"{registered.path}: parent '{parent}' is not in this folder")
+    _refuse_repeats("claim", ((claim, item) for item in found for claim in item.content.claim))
+    _refuse_repeats("suite", ((suite, item) for item in found for suite in item.content.suites))
+    _check_scopes(found)
+    return found
+
+
+def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
+    """Read and check one registration; `has_claim_file` says whether a claim id has its file."""
+    try:
+        raw = path.read_bytes()
+        table = tomllib.loads(raw.decode())
+        content = msgspec.convert(table, Registration)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RegistrationError(f"{path} cannot be read: {error}") from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise RegistrationError(f"{path}: {_explained(table, error)}") from None
+    if content.id != path.stem:
+        raise RegistrationError(f"{path}: the id '{content.id}' must be the file's name")
+    if OTHERWISE not in content.success:
+        raise RegistrationError(
+            f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores"
+        )
+    registered = Registered(content, path, hashlib.sha256(raw).hexdigest())
+    for claim_id in content.claim:
+        _check_claim(registered, claim_id, has_claim_file)
+    for words, question in registered.questions():
+        _check_names(question, f"{path}: {words}")
+        _check_reachable(question, f"{path}: {words}")
+    return registered
+
+
+def _explained(table: dict[str, Any], error: Exception) -> str:
+    """What does not fit, naming the claim; msgspec names only the keys inside it."""
+    claims = table.get("claim")
+    for claim_id, claim in claims.items() if isinstance(claims, dict) else ():
+        try:
+            msgspec.convert(claim, Claim)
+        except msgspec.ValidationError as inner:
+            return f"claim {claim_id}: {_in_words(inner)}"
+    return _in_words(error)
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error).replace("Object missing required field", "the table lacks the key")
+    return text.replace("Object contains unknown field", "the table has the unknown key")
+
+
+def _check_claim(
+    registered: Registered, claim_id: str, has_claim_file: Callable[[str], bool]
+) -> None:
+    where = f"{registered.path}: claim {claim_id}"
+    claim = registered.content.claim[claim_id]
+    if not _CLAIM_ID.fullmatch(claim_id):
+        raise RegistrationError(f"{where}: an id is a capital letter, then letters, digits and _")
+    if not has_claim_file(claim_id):
+        raise RegistrationError(f"{where} has no file analysis/claims/{claim_id.lower()}.py")
+    for name, quantity in claim.quantities.items():
+        _check_quantity(name, quantity, where)
+
+
+def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
+    low, high = quantity.range
+    if not _NAME.fullmatch(name) or name in ("and", "or", "not"):
+        raise RegistrationError(f"{where}: '{name}' is not a name of small letters, digits and _")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise RegistrationError(
+            f"{where}: the range of '{name}' must be two finite, rising numbers"
+        )
+
+
+def _check_names(question: Question, where: str) -> None:
+    """Every name is declared, every declared quantity is used, no bare number is asked for its interval."""
+    conditions = [question.kill] + ([question.support] if question.support else [])
+    used = set[str]().union(*(condition.names for condition in conditions))
+    declared = set(question.quantities)
+    if used - declared:
+        raise RegistrationError(f"{where}: {_quoted(used - declared)} is used but not declared")
+    if declared - used:
+        raise RegistrationError(
+            f"{where}: {_quoted(declared - used)} is declared but decides nothing"
+        )
+    for name, field in itertools.chain(*(condition.fields for condition in conditions)):
+        if field in ("lo", "hi") and not question.quantities[name].interval:
+            raise RegistrationError(f"{where}: '{name}' has no interval, so no .{field}")
+
+
+def _check_reachable(question: Question, where: str) -> None:
+    """Some admissible numbers kill, some do not, and some let the support stand without a kill.
+
+    Tries every combination of the numbers at which a comparison can turn: the ends of the declared
+    ranges, the constants, and a point between each two neighbours, with lo <= value <= hi.
+    """
+    killed, spared, supported = False, False, question.support is None
+    for quantities in _trials(question, where):
+        if question.kill.holds(quantities):
+            killed = True
+        else:
+            spared = True
+            supported = supported or bool(question.support and question.support.holds(quantities))
+        if killed and spared and supported:
+            return
+    if not killed:
+        raise RegistrationError(
+            f"{where}: no number can fulfil the kill condition '{question.kill.text}'"
+        )
+    if not spared:
+        raise RegistrationError(
+            f"{where}: every number fulfils the kill condition '{question.kill.text}'"
+        )
+    raise RegistrationError(f"{where}: the support can never hold unless the claim is killed")
+
+
+def _trials(question: Question, where: str) -> Iterator[dict[str, SimpleNamespace]]:
+    conditions = [question.kill] + ([question.support] if question.support else [])
+    fields = set(itertools.chain(*(condition.fields for condition in conditions)))
+    constants = set(itertools.chain(*(condition.constants for condition in conditions)))
+    ends = set(itertools.chain(*(quantity.range for quantity in question.quantities.values())))
+    choices = [
+        [(name, choice) for choice in _choices(quantity, name, fields, sorted(constants | ends))]
+        for name, quantity in question.quantities.items()
+    ]
+    if math.prod(map(len, choices)) > MAX_TRIALS:
+        raise RegistrationError(f"{where}: the conditions read too many quantities to be checked")
+    for combination in itertools.product(*choices):
+        yield dict(combination)
+
+
+def _choices(
+    quantity: Quantity, name: str, fields: set[tuple[str, str]], turns: list[float]
+) -> list[SimpleNamespace]:
+    low, high = quantity.range
+    inside = [turn for turn in turns if low <= turn <= high]
+    between = [(a + b) / 2 for a, b in itertools.pairwise(inside)]
+    points = sorted({*inside, *between})
+    read = [field for field in ("lo", "value", "hi") if (name, field) in fields]
+    counts = (0, 10**9) if (name, "n") in fields else (1,)
+    return [
+        SimpleNamespace(**{**dict.fromkeys(FIELDS), **dict(zip(read, rising, strict=True)), "n": n})
+        for rising in itertools.combinations_with_replacement(points, len(read))
+        for n in counts
+    ]
+
+
+def _check_scopes(found: list[Registered]) -> None:
+    """A claim decides on suites that its registration or an ancestor keys; readings may look further."""
+    by_id = {registered.content.id: registered for registered in found}
+    for registered in found:
+        allowed: set[str] = set()
+        seen: set[str] = set()
+        ancestor: str | None = registered.content.id
+        while ancestor is not None and ancestor not in seen:
+            seen.add(ancestor)
+            allowed |= set(by_id[ancestor].content.suites)
+            ancestor = by_id[ancestor].content.parent
+        for claim_id, claim in registered.content.claim.items():
+            foreign = set(claim.population.suites) - allowed
+            if foreign:
+                raise RegistrationError(
+                    f"{registered.path}: claim {claim_id} decides on {_quoted(foreign)}, "
+                    "which neither this registration nor its parent lists under suites"
+                )
+
+
+def _refuse_repeats(noun: str, owners: Iterable[tuple[str, Registered]]) -> None:
+    seen: dict[str, Registered] = {}
+    for name, registered in owners:
+        if name in seen:
+            raise RegistrationError(
+                f"{noun} {name} stands in {seen[name].path} and {registered.path}"
+            )
+        seen[name] = registered
+
+
+def _changed(population: Population, change: dict[str, Any], where: str) -> Population:
+    table = {
+        key: value for key, value in msgspec.to_builtins(population).items() if value is not None
+    }
+    try:
+        return msgspec.convert({**table, **change}, Population)
+    except msgspec.ValidationError as error:
+        raise RegistrationError(f"{where}: a variant's population: {_in_words(error)}") from None
+
+
+def _parsed(text: str, where: str) -> Condition:
+    try:
+        return parse(text)
+    except ConditionError as error:
+        raise RegistrationError(f"{where} '{text}': {error}") from None
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

@@ -1,0 +1,70 @@
+"""Where data comes from: code digest, commit, versions, host, job. Facts only, all times UTC."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+# What makes data. A generation made under another digest is another experiment.
+PROTOCOL_FILES = (
+    "budget.py",
+    "design",
+    "draws.py",
+    "estimate.py",
+    "replay",
+    "scores",
+    "scoring.py",
+    "tasks",
+)
+VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "submitit", "msgspec")
+
+
+def protocol_digest() -> str:
+    """sha256 over the names and bytes of the files that make data."""
+    total = hashlib.sha256()
+    for name in PROTOCOL_FILES:
+        path = PACKAGE / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            total.update(f"{digest}  {file.relative_to(PACKAGE).as_posix()}\n".encode())
+    return total.hexdigest()
+
+
+def git_state(root: Path) -> tuple[str | None, bool | None]:
+    """Commit and whether tracked files differ from it; (None, None) outside a checkout."""
+    commit = _git(root, "rev-parse", "HEAD")
+    if commit is None:
+        return None, None
+    changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {name: metadata.version(name) for name in VERSIONED}
+    return {"python": platform.python_version(), "platform": platform.platform(), **found}
+
+
+def slurm_job() -> dict[str, str]:
+    """The job's ids and node as Slurm gives them; empty elsewhere."""
+    names = ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
+    return {n: os.environ[n] for n in (*names, "SLURMD_NODENAME") if n in os.environ}
+
+
+def now() -> str:
+    """The time, UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,224 @@
+"""The log schema: every JSON object under `results/`, versioned by its `kind` tag (leaf: stdlib + msgspec).
+
+A reader knows a kind or refuses it; unknown fields, NaN and infinities are refused on the way in and on
+the way out. A null means "undefined" or "does not apply", never zero. Field meanings stand beside the
+fields. Files of one study, below `results/<study>/`:
+
+    grid.jsonl                                   Expected, one per generation that must exist
+    examples/<suite>.<task>.jsonl                Example
+    <suite>/<shard_id>/attempt-NNN.json          Attempt, one per process start
+    <suite>/<shard_id>/generations.jsonl         Generation | Failed, appended
+    <suite>/<shard_id>/footer.json               Footer, last; no footer = not complete
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+
+import msgspec
+
+Condition = Literal["aware", "stream"]
+# Identifiers become file names, so they cannot climb out of a folder or hide.
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*$", max_length=200)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+SIGNALS = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
+
+
+class Key(NamedTuple):
+    """What makes a generation unique in a study. Null: the axis does not apply to the arm."""
+
+    suite: str
+    model: str
+    task: str
+    example_id: str
+    arm: str
+    condition: str | None
+    budget: float | None
+    seed: int | None
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Base of all records."""
+
+
+class Keyed(Record, frozen=True, kw_only=True):
+    """A row of the grid or of a log that belongs to one generation."""
+
+    suite: Id
+    shard_id: Id
+    model: Id
+    task: Id
+    example_id: Id
+    arm: Id
+    condition: Condition | None  # null: the full cache
+    budget: Fraction | None  # share of the cached tokens that is kept; null: the full cache
+    seed: Count | None  # label of the Poisson draw; null: nothing is drawn
+
+    @property
+    def key(self) -> Key:
+        return Key(
+            self.suite,
+            self.model,
+            self.task,
+            self.example_id,
+            self.arm,
+            self.condition,
+            self.budget,
+            self.seed,
+        )
+
+
+class Expected(Keyed, frozen=True, kw_only=True, tag="expected/1"):
+    """One generation that a complete study must contain."""
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds. All but `plan` are the batch's: the arms of an example share them."""
+
+    prefill: float  # one prefill serves every arm of the example
+    plan: float  # this arm's keep plan
+    decode: float  # the decode loop of the batch this arm was in
+    decode_arms: Count  # arms in that batch
+
+
+class Generation(Keyed, frozen=True, kw_only=True, tag="generation/1"):
+    """One answer by one arm to one example: the unit of every analysis."""
+
+    attempt: Count  # number of the attempt that wrote the row
+    n_context: Count  # tokens of the context after any cut
+    n_prompt: Count  # tokens of the whole prompt
+    n_evictable: Count  # tokens in the cache when eviction happens (n of the budget rule)
+    expected_kept: float  # tokens kept in expectation, mean over layers and KV heads
+    realised_kept: float  # tokens kept, mean over layers and KV heads
+    tail_kept: float | None  # kept tokens with pi < 1, mean; null: nothing is drawn
+    first_step_cached: float  # tokens attended by the query of answer token 1, itself included, mean
+    n_generated: Count  # answer tokens, the stop token included
+    text: str  # decoded answer without special tokens
+    score_name: str  # token_f1, exact_match, retrieval, all_present, ...
+    score_value: float  # raw value; success is derived by the analysis
+    certificate: float | None  # eq. (4): maximum over certificate_steps
+    entropy: float | None  # decode-step softmax entropy / log(retained size), mean over cells and steps
+    evicted_mass: float | None  # 1 - kept share of the arm's own score
+    margin: float | None  # (min kept - max evicted unprotected score) / sd of unprotected scores
+    output_logprob: float | None  # mean log-probability of the generated tokens
+    undefined: dict[str, str]  # why each null signal is null
+    certificate_steps: list[float] | None  # mean radius over sampled heads and layers, by step from 1
+    zero_variance_cells: Count | None  # (step, layer, head) cells with V = 0 although tokens were evicted
+    min_logit_gap: float  # smallest gap between the two largest logits: near-ties show here
+    seconds: Timings
+    stopped_by: Literal["stop_token", "length"]
+    keep_digest: Digest | None  # sha256 of the packed keep masks (layer, KV head, token); null: full
+
+
+class Failed(Record, frozen=True, kw_only=True, tag="failed/1"):
+    """An example that could not be answered; counts as missing and is tried again by a later submit."""
+
+    attempt: Count
+    suite: Id
+    shard_id: Id
+    model: Id
+    task: Id
+    example_id: Id
+    category: Literal["out_of_memory", "too_short", "too_long", "error"]
+    message: str
+
+
+class Example(Record, frozen=True, kw_only=True, tag="example/1"):
+    """One question, as far as the analysis and a reader need it; the context itself is regenerated."""
+
+    suite: Id
+    task: Id
+    example_id: Id
+    question: str
+    references: list[str]
+    segments: dict[str, Digest]  # sha256 of the text of context and instruction, question, answer prefix
+    needle_depths: list[float]  # where the facts stand, as shares of the context's characters
+    n_context: dict[str, list[Count]]  # by model: context tokens before and after the cut
+
+
+class Attempt(Record, frozen=True, kw_only=True, tag="attempt/1"):
+    """One process start on a shard, recorded before the model loads."""
+
+    shard_id: Id
+    number: Count
+    shard_digest: Digest  # the resolved shard: model, task, suite, examples, arms, protocol
+    protocol_digest: Digest  # the code that makes data
+    seal: Digest | None  # null: the study is not sealed
+    anchor: str  # keys the Poisson draws; "unanchored" without a stamp
+    git_commit: str | None
+    git_dirty: bool | None
+    versions: dict[str, str]
+    host: str
+    slurm: dict[str, str]
+    device: str
+    dtype: str
+    threads: Count
+    started_at: str  # UTC, ISO 8601
+    config: dict[str, Any]  # the resolved shard, in full
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rows of one attempt."""
+
+    attempt: Count
+    job_id: str | None
+    rows: Count
+
+
+class Footer(Record, frozen=True, kw_only=True, tag="footer/1"):
+    """Closes a shard: its log is whole and will not change."""
+
+    shard_id: Id
+    shard_digest: Digest
+    rows: Count
+    sha256: Digest  # of generations.jsonl
+    segments: list[Segment]
+    model_seconds: float  # prefill, plans and decoding of the rows; loading and waiting not counted
+    ended_at: str
+
+
+T = TypeVar("T", bound=Record)
+
+
+class RecordError(ValueError):
+    """A line that is not one of the records expected there."""
+
+
+def _floats(value: Any) -> Iterator[float]:
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _floats(getattr(value, name))
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _floats(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _floats(item)
+
+
+def encode(record: Record) -> bytes:
+    """One JSON object without a line break. Raises RecordError for NaN and infinities."""
+    # msgspec would write NaN as null, so that an accident would read as "undefined".
+    if not all(math.isfinite(value) for value in _floats(record)):
+        raise RecordError(f"a {type(record).__name__} holds a number that is not finite: {record}")
+    return msgspec.json.encode(record)
+
+
+class Reader(Generic[T]):
+    """Decodes records of the given types and refuses everything else."""
+
+    def __init__(self, types: Any) -> None:
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(types)
+
+    def __call__(self, line: bytes) -> T:
+        try:
+            record = self._decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RecordError(str(error)) from None
+        if not all(math.isfinite(value) for value in _floats(record)):
+            raise RecordError("a number is not finite")
+        return record

@@ -1,0 +1,308 @@
+"""All arms of one example off one prefill: plans, groups of one budget, decoding, signals.
+
+An arm is a composition score x design x estimator; condition, budget and seed place it on the grid.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kvexp.design import Design, KeepPlan, drawn_plan, fixed_plan
+from kvexp.budget import protected_mask, slots
+from kvexp.replay.cache import GroupCache, Kept
+from kvexp.replay.decode import Decoded, decode, feed_suffix
+from kvexp.replay.model import Loaded
+from kvexp.replay.prefill import Prefill, Rows, prefill
+from kvexp.replay.prompt import Prompt, check_length
+from kvexp.replay.protocol import Protocol
+from kvexp.replay.signals import StepSignals, evicted_mass, margin
+from kvexp.scores import Score
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm at one place of the grid."""
+
+    name: str
+    score: Score | None
+    design: Design
+    estimator: str  # plain | hajek
+    condition: str | None = None
+    budget: float | None = None
+    seed: int | None = None
+
+    @property
+    def certified(self) -> bool:
+        """The certificate is defined for a drawn tail under the Hajek estimator."""
+        return self.design.is_random and self.estimator == "hajek"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An arm's keep plan and the signals that exist at eviction time."""
+
+    arm: Arm
+    plan: KeepPlan
+    n_evictable: int
+    evicted_mass: float | None
+    margin: float | None
+    undefined: dict[str, str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one arm answered, and what it could know about it."""
+
+    planned: Planned
+    decoded: Decoded
+    text: str
+    first_step_cached: float
+    certificate_steps: list[float] | None
+    entropy: float | None
+    blind_cells: int | None
+    undefined: dict[str, str]
+    prefill_seconds: float
+    decode_seconds: float
+    decode_arms: int
+
+    @property
+    def keep_digest(self) -> str:
+        """sha256 of the keep masks, packed to bits in the order (layer, KV head, position)."""
+        bits = np.packbits(self.planned.plan.kept_LKN.cpu().numpy())
+        return hashlib.sha256(bits.tobytes()).hexdigest()
+
+
+Uniforms = Callable[[Arm, tuple[int, int, int]], NDArray[np.float64]]
+
+
+@torch.inference_mode()
+def answer_all(
+    loaded: Loaded,
+    prompt: Prompt,
+    arms: list[Arm],
+    protocol: Protocol,
+    max_new_tokens: int,
+    uniforms: Uniforms,
+) -> list[Answer]:
+    """Answers in the order of `arms`. Raises InputError for a prompt that is too short or too long."""
+    check_length(prompt, max_new_tokens, loaded.max_positions)
+    for arm in arms:  # a budget that cannot be kept is told before the model works
+        _slots(arm, prompt, protocol)
+    clock = time.perf_counter()
+    from_prefill = protocol.first_token == "prefill"
+    ids = prompt.ids if from_prefill else prompt.ids[:-1]
+    state = prefill(loaded, ids, [r for arm in arms if (r := _rows(arm, prompt)) is not None])
+    prefill_seconds = time.perf_counter() - clock
+    planned = _plan_all(loaded, state, prompt, arms, protocol, uniforms)
+    answers: dict[int, Answer] = {}
+    for group in _groups(arms):
+        chosen = [planned[i] for i in group]
+        for i, answer in zip(
+            group,
+            _answer_group(loaded, state, prompt, chosen, protocol, max_new_tokens, prefill_seconds),
+            strict=True,
+        ):
+            answers[i] = answer
+    return [answers[i] for i in range(len(arms))]
+
+
+def _slots(arm: Arm, prompt: Prompt, protocol: Protocol) -> int:
+    n = prompt.spans(arm.condition).n_evictable
+    if arm.budget is None:
+        return n
+    return slots(arm.budget, n, protocol.sinks + protocol.recent)
+
+
+def _rows(arm: Arm, prompt: Prompt) -> Rows | None:
+    if arm.score is None:
+        return None
+    spans = prompt.spans(arm.condition)
+    return Rows(arm.score.rows(spans), spans.n_evictable)
+
+
+def _plan_all(
+    loaded: Loaded,
+    state: Prefill,
+    prompt: Prompt,
+    arms: list[Arm],
+    protocol: Protocol,
+    uniforms: Uniforms,
+) -> list[Planned]:
+    scores: dict[tuple[Score, Rows], torch.Tensor] = {}
+    inclusion: dict[tuple[object, ...], torch.Tensor] = {}  # draws of one design share their pi
+    drawn: dict[tuple[object, ...], torch.Tensor] = {}  # budgets share their uniforms
+    planned = []
+    for arm in arms:
+        clock = time.perf_counter()
+        n = prompt.spans(arm.condition).n_evictable
+        shape = (loaded.layers, loaded.kv_heads, n)
+        protected = protected_mask(n, protocol.sinks, protocol.recent, loaded.device)
+        score = _score(state, arm, prompt, scores)
+        place = (arm.score, arm.design, arm.condition, arm.budget)
+        if place not in inclusion:
+            # A design without a score reads only the shape.
+            basis = torch.empty(shape, device=loaded.device) if score is None else score
+            inclusion[place] = arm.design.inclusion(basis, protected, _slots(arm, prompt, protocol))
+        if arm.design.is_random:
+            key = (arm.condition, arm.seed)
+            if key not in drawn:
+                drawn[key] = torch.from_numpy(uniforms(arm, shape)).to(loaded.device)
+            plan = drawn_plan(inclusion[place], drawn[key])
+        else:
+            plan = fixed_plan(inclusion[place])
+        planned.append(_planned(arm, plan, n, score, protected, clock))
+    return planned
+
+
+def _score(
+    state: Prefill, arm: Arm, prompt: Prompt, made: dict[tuple[Score, Rows], torch.Tensor]
+) -> torch.Tensor | None:
+    """The arm's score (L, K, N), made once for all arms that share it."""
+    rows = _rows(arm, prompt)
+    if arm.score is None or rows is None:
+        return None
+    if (arm.score, rows) not in made:
+        made[arm.score, rows] = torch.stack(
+            [
+                arm.score.finish(mass, values[:, : rows.n_keys])
+                for mass, values in zip(state.masses[rows], state.values, strict=True)
+            ]
+        )
+    return made[arm.score, rows]
+
+
+def _planned(
+    arm: Arm,
+    plan: KeepPlan,
+    n: int,
+    score: torch.Tensor | None,
+    protected: torch.Tensor,
+    clock: float,
+) -> Planned:
+    mass, gap = None, None
+    undefined = {}
+    if score is None:
+        undefined = {"evicted_mass": "no score", "margin": "no score"}
+    else:
+        mass = evicted_mass(score, plan.kept_LKN)
+        if mass is None:
+            undefined["evicted_mass"] = "no score mass in some head"
+        if arm.design.is_random:
+            undefined["margin"] = "random design"
+        else:
+            gap = margin(score, plan.kept_LKN, protected)
+            if gap is None:
+                undefined["margin"] = "nothing evicted or scores without spread in some head"
+    return Planned(arm, plan, n, mass, gap, undefined, time.perf_counter() - clock)
+
+
+def _groups(arms: list[Arm]) -> list[list[int]]:
+    """Indices of arms decoded as one batch: one group a budget, the full cache with budget 1.
+
+    Within a group: stream arms first (they alone feed the suffix), certified arms side by side.
+    """
+    by_budget: dict[float, list[int]] = {}
+    for i, arm in enumerate(arms):
+        by_budget.setdefault(1.0 if arm.budget is None else arm.budget, []).append(i)
+
+    def order(i: int) -> tuple[bool, bool]:
+        stream = arms[i].condition == "stream"
+        return (not stream, arms[i].certified == stream)
+
+    return [sorted(group, key=order) for _, group in sorted(by_budget.items())]
+
+
+def _answer_group(
+    loaded: Loaded,
+    state: Prefill,
+    prompt: Prompt,
+    planned: list[Planned],
+    protocol: Protocol,
+    max_new_tokens: int,
+    prefill_seconds: float,
+) -> list[Answer]:
+    clock = time.perf_counter()
+    streams = sum(p.arm.condition == "stream" for p in planned)
+    certified = [i for i, p in enumerate(planned) if p.arm.certified]
+    span = slice(certified[0], certified[-1] + 1) if certified else slice(0, 0)
+    suffix = prompt.n - 1 - (prompt.n_prefix + prompt.n_context)
+    cache = GroupCache(
+        state,
+        [Kept(p.plan.kept_LKN, p.plan.pi_LKN, p.arm.estimator == "hajek") for p in planned],
+        new_slots=max_new_tokens + (suffix if streams else 0),
+    )
+    feed_suffix(loaded, cache, prompt, streams)
+    cached = cache.new_A[:, 0] + 1
+    cache.signals = StepSignals(protocol, span, len(planned), loaded.query_heads, loaded.kv_heads)
+    from_prefill = protocol.first_token == "prefill" and streams < len(planned)
+    decoded = decode(
+        loaded,
+        cache,
+        prompt,
+        max_new_tokens,
+        (state, slice(streams, len(planned))) if from_prefill else None,
+    )
+    seconds = time.perf_counter() - clock
+    return [
+        _answer(
+            loaded,
+            p,
+            d,
+            cache.signals,
+            i,
+            float(cached[i]),
+            prefill_seconds,
+            seconds,
+            len(planned),
+            first=int(from_prefill and i >= streams),
+        )
+        for i, (p, d) in enumerate(zip(planned, decoded, strict=True))
+    ]
+
+
+def _answer(
+    loaded: Loaded,
+    planned: Planned,
+    decoded: Decoded,
+    signals: StepSignals,
+    row: int,
+    new_tokens: float,
+    prefill_seconds: float,
+    decode_seconds: float,
+    decode_arms: int,
+    first: int,
+) -> Answer:
+    """`first`: the first step, from 0, whose answer token came out of the compressed cache."""
+    steps = range(first, min(signals.protocol.steps, len(decoded.tokens)))
+    undefined = dict(planned.undefined)
+    certificates, blind = None, None
+    if not planned.arm.certified:
+        undefined["certificate"] = "needs a random design and the hajek estimator"
+    elif not steps:
+        undefined["certificate"] = "the only answer token came from the prefill"
+    else:
+        certificates = signals.certificates(row, steps)
+        blind = signals.blind_cells(row, steps)
+    entropy = signals.entropy(row, steps)
+    if entropy is None:
+        undefined["entropy"] = "the only answer token came from the prefill"
+    tokens = decoded.tokens[:-1] if decoded.stopped else decoded.tokens
+    return Answer(
+        planned=planned,
+        decoded=decoded,
+        text=loaded.tokenizer.decode(tokens, skip_special_tokens=True),
+        first_step_cached=planned.plan.realised + new_tokens,
+        certificate_steps=certificates,
+        entropy=entropy,
+        blind_cells=blind,
+        undefined=undefined,
+        prefill_seconds=prefill_seconds,
+        decode_seconds=decode_seconds,
+        decode_arms=decode_arms,
+    )

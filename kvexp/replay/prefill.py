@@ -1,0 +1,79 @@
+"""The one prefill: keys and values of every layer, and the attention mass that scores ask for.
+
+Attention itself goes through the fused kernel; a score costs only its own query rows, never n x n.
+Legend: L layers, H query heads, K KV heads, G = H / K, N tokens, R rows, D head dimension.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+
+from kvexp.replay.attention import forward
+from kvexp.replay.model import Loaded
+
+ROW_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Query positions whose attention over the first `n_keys` tokens is summed."""
+
+    positions: range
+    n_keys: int
+
+
+@dataclass
+class Prefill:
+    """State of the prefill pass; afterwards, what every arm starts from."""
+
+    requests: tuple[Rows, ...] = ()
+    keys: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D), after RoPE
+    values: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D)
+    masses: dict[Rows, list[torch.Tensor]] = field(default_factory=dict)  # by layer, (K, n_keys)
+    logits: torch.Tensor | None = None  # (vocabulary,) of the last token fed
+
+    def attend(
+        self,
+        layer: int,
+        query_AHTD: torch.Tensor,
+        key_AKTD: torch.Tensor,
+        value_AKTD: torch.Tensor,
+        scaling: float,
+    ) -> torch.Tensor:
+        self.keys.append(key_AKTD[0])
+        self.values.append(value_AKTD[0])
+        for rows in self.requests:
+            mass = attention_mass(query_AHTD[0], key_AKTD[0], rows, scaling)
+            self.masses.setdefault(rows, []).append(mass)
+        return torch.nn.functional.scaled_dot_product_attention(
+            query_AHTD, key_AKTD, value_AKTD, is_causal=True, scale=scaling, enable_gqa=True
+        )
+
+
+def attention_mass(
+    query_HND: torch.Tensor, key_KND: torch.Tensor, rows: Rows, scaling: float
+) -> torch.Tensor:
+    """Softmax attention over the causal prefix, summed over rows, mean over a group's heads; (K, n_keys)."""
+    heads, _, dim = query_HND.shape
+    kv_heads = key_KND.shape[0]
+    keys = key_KND[:, : rows.n_keys].float()
+    mass = keys.new_zeros(kv_heads, rows.n_keys)
+    column = torch.arange(rows.n_keys, device=keys.device)
+    for start in range(0, len(rows.positions), ROW_CHUNK):
+        chunk = rows.positions[start : start + ROW_CHUNK]
+        position = torch.tensor(chunk, device=keys.device)
+        query = query_HND[:, position].float() * scaling
+        logits = query.reshape(kv_heads, -1, dim) @ keys.transpose(-1, -2)
+        logits = logits.view(kv_heads, heads // kv_heads, len(chunk), rows.n_keys)
+        logits.masked_fill_(column > position[:, None], -torch.inf)
+        mass += logits.softmax(-1).sum((1, 2))
+    return mass / (heads // kv_heads)
+
+
+@torch.inference_mode()
+def prefill(loaded: Loaded, ids: torch.Tensor, requests: Iterable[Rows]) -> Prefill:
+    """Run the model once over `ids` (N,)."""
+    state = Prefill(requests=tuple(dict.fromkeys(requests)))
+    state.logits = forward(loaded.model, ids.to(loaded.device)[None], 0, state)[0]
+    return state

@@ -1,0 +1,37 @@
+"""The registered constants of the replay (DESIGN 2.1, 2.7, 2.9)."""
+
+from dataclasses import dataclass
+
+from kvexp.errors import ConfigError
+
+
+@dataclass
+class Protocol:
+    """One set for all arms of a study.
+
+    Attributes:
+        sinks: first tokens that are never evicted.
+        recent: last tokens, when eviction happens, that are never evicted.
+        head_stride: certificate and entropy are read on query heads 0, stride, 2 * stride, ... of a layer.
+        steps: first decode steps on which they are read.
+        delta: level of the certificate; its per-step confidence is 1 - delta.
+        norm_floor: added to the norm of the attention output in the certificate's denominator.
+        first_token: where an aware arm's first answer token comes from: `compressed` feeds the last
+            prompt token through the compressed cache, `prefill` takes it from the full prefill.
+    """
+
+    sinks: int = 4
+    recent: int = 32
+    head_stride: int = 4
+    steps: int = 6
+    delta: float = 0.1
+    norm_floor: float = 1e-9
+    first_token: str = "compressed"
+
+    def __post_init__(self) -> None:
+        if self.first_token not in ("compressed", "prefill"):
+            raise ConfigError(f"protocol.first_token is compressed or prefill, got {self.first_token!r}")
+        if not 0 < self.delta < 1:
+            raise ConfigError(f"protocol.delta lies in (0, 1), got {self.delta:g}")
+        if min(self.sinks, self.recent) < 0 or min(self.head_stride, self.steps) < 1:
+            raise ConfigError("protocol.sinks and recent are at least 0, head_stride and steps at least 1")

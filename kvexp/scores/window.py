@@ -1,0 +1,23 @@
+"""SnapKV (Li et al., 2024): attention of an observation window at the end, pooled over neighbours."""
+
+from dataclasses import dataclass
+
+import torch
+
+from kvexp.scores.base import Score, Spans
+
+
+@dataclass(frozen=True)
+class Window(Score):
+    """`window` last positions, then average pooling of odd width `pool` (1: none)."""
+
+    window: int = 64
+    pool: int = 5
+
+    def rows(self, spans: Spans) -> range:
+        return range(max(0, spans.n_evictable - self.window), spans.n_evictable)
+
+    def finish(self, mass_KN: torch.Tensor, values_KND: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool1d(
+            mass_KN, self.pool, stride=1, padding=self.pool // 2, count_include_pad=False
+        )

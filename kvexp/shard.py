@@ -1,0 +1,225 @@
+"""Run one shard: every missing example off one prefill, appended to the log, until the footer.
+
+Rows that are there are not made again, and rows that are missing come out the same whenever they are
+made, since every draw is keyed by what it is for.
+"""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kvexp import provenance, shard_log
+from kvexp.budget import TooShort
+from kvexp.draws import uniforms
+from kvexp.errors import IncompleteError, InputError, IntegrityError
+from kvexp.grid import Shard
+from kvexp.records import Attempt, Failed, Generation, Key, Timings
+from kvexp.replay.harness import Answer, Arm, answer_all
+from kvexp.replay.model import Loaded
+from kvexp.replay.prompt import Prompt, TooLong, encode_prompt
+from kvexp.shard_log import Log, Row, State
+from kvexp.tasks import Question, Task, task
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a shard's logs lie and what every attempt states about its origin."""
+
+    folder: Path
+    anchor: str
+    git: tuple[str | None, bool | None]
+    device: str
+
+
+def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> None:
+    """Bring a shard to completion; the model is loaded only if something is missing.
+
+    Raises IncompleteError if examples failed or the disk is full (rows so far are kept), IntegrityError
+    if the folder belongs to another configuration, anchor or protocol.
+    """
+    with shard_log.locked_log(place.folder) as log:
+        state = shard_log.read_state(place.folder)
+        _refuse_foreign(shard, place, state)
+        if state.footer is not None:
+            return
+        missing = {e.key for e in shard.expected()} - state.rows.keys()
+        if missing or not state.attempts:
+            with shard_log.on_disk(place.folder):
+                log.drop_torn_line()
+                attempt = _attempt(shard, place, state)
+                shard_log.write_new(place.folder / f"attempt-{attempt.number:03d}.json", attempt)
+            failures = _answer_missing(shard, place, log, missing, attempt.number, load_model())
+            if failures:
+                last = failures[-1]
+                raise IncompleteError(
+                    f"shard {shard.shard_id}: {len(failures)} of {len(shard.example_ids)} examples "
+                    f"failed (last: {last.example_id}, {last.category}: {last.message}); their rows are "
+                    "missing and a later submit tries them again"
+                )
+        with shard_log.on_disk(place.folder):
+            shard_log.close(place.folder, shard.digest)
+
+
+def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
+    for attempt in state.attempts:
+        for what, there, here in (
+            ("protocol", attempt.protocol_digest, shard.protocol_digest),
+            ("anchor", attempt.anchor, place.anchor),
+            ("configuration", attempt.shard_digest, shard.digest),
+        ):
+            if there != here:
+                raise IntegrityError(
+                    f"{place.folder} was begun under another {what} ({there[:12]}, now {here[:12]}): "
+                    "go back to it, or move the folder away to start the shard anew"
+                )
+
+
+def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
+    commit, dirty = place.git
+    return Attempt(
+        shard_id=shard.shard_id,
+        number=max((a.number for a in state.attempts), default=0) + 1,
+        shard_digest=shard.digest,
+        protocol_digest=shard.protocol_digest,
+        seal=None,
+        anchor=place.anchor,
+        git_commit=commit,
+        git_dirty=dirty,
+        versions=provenance.versions(),
+        host=socket.gethostname(),
+        slurm=provenance.slurm_job(),
+        device=place.device,
+        dtype=shard.model.dtype,
+        threads=torch.get_num_threads(),
+        started_at=provenance.now(),
+        config=shard.resolved(),
+    )
+
+
+def _answer_missing(
+    shard: Shard, place: Place, log: Log, missing: set[Key], attempt: int, loaded: Loaded
+) -> list[Failed]:
+    """Answer every example that lacks a row; what failed."""
+    family = task(shard.task.family, **shard.task.params)
+    questions = {
+        q.example_id: q for q in family.load(shard.n_examples, shard.example_seed, shard.context_tokens)
+    }
+    lacking = {key.example_id for key in missing}
+    failures = []
+    for example_id in shard.example_ids:
+        if example_id not in lacking:
+            continue
+        rows: list[Row] = []
+        try:
+            answers = _answer(shard, place, family, questions[example_id], attempt, loaded)
+            rows.extend(row for row in answers if row.key in missing)
+        except (InputError, MemoryError, RuntimeError) as error:  # OutOfMemoryError is a RuntimeError
+            failures.append(_failed(shard, example_id, attempt, error))
+            rows.append(failures[-1])
+        with shard_log.on_disk(place.folder):
+            log.append(rows)
+    return failures
+
+
+def _failed(shard: Shard, example_id: str, attempt: int, error: Exception) -> Failed:
+    category = "error"
+    if isinstance(error, TooShort):
+        category = "too_short"
+    elif isinstance(error, TooLong):
+        category = "too_long"
+    elif isinstance(error, torch.OutOfMemoryError | MemoryError):
+        category = "out_of_memory"
+    return Failed(
+        attempt=attempt,
+        suite=shard.suite,
+        shard_id=shard.shard_id,
+        model=shard.model.name,
+        task=shard.task.name,
+        example_id=example_id,
+        category=category,  # type: ignore[arg-type]
+        message=f"{type(error).__name__}: {error}"[:2000],
+    )
+
+
+def prompt_of(tokenizer: Any, family: Task, question: Question, chat: bool) -> Prompt:
+    """The token ids of a task's question."""
+    text = family.prompt(question)
+    return encode_prompt(
+        tokenizer,
+        before=text.before,
+        context=text.context,
+        after=text.after,
+        question=text.question,
+        answer_prefix=text.answer_prefix,
+        chat=chat,
+    )
+
+
+def _answer(
+    shard: Shard, place: Place, family: Task, question: Question, attempt: int, loaded: Loaded
+) -> list[Generation]:
+    prompt = prompt_of(loaded.tokenizer, family, question, shard.model.chat)
+
+    def draw(arm: Arm, shape: tuple[int, int, int]) -> Any:
+        where = (shard.task.name, question.example_id, str(arm.condition))
+        return uniforms(place.anchor, int(arm.seed or 0), *where, shape)
+
+    answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
+    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
+
+
+def _generation(
+    shard: Shard,
+    family: Task,
+    question: Question,
+    attempt: int,
+    prompt: Prompt,
+    answer: Answer,
+) -> Generation:
+    planned, decoded = answer.planned, answer.decoded
+    arm, plan = planned.arm, planned.plan
+    steps = answer.certificate_steps
+    return Generation(
+        suite=shard.suite,
+        shard_id=shard.shard_id,
+        model=shard.model.name,
+        task=shard.task.name,
+        example_id=question.example_id,
+        arm=arm.name,
+        condition=arm.condition,  # type: ignore[arg-type]
+        budget=arm.budget,
+        seed=arm.seed,
+        attempt=attempt,
+        n_context=prompt.n_context,
+        n_prompt=prompt.n,
+        n_evictable=planned.n_evictable,
+        expected_kept=plan.expected,
+        realised_kept=plan.realised,
+        tail_kept=plan.tail_kept if arm.design.is_random else None,
+        first_step_cached=answer.first_step_cached,
+        n_generated=len(decoded.tokens),
+        text=answer.text,
+        score_name=family.score_name,
+        score_value=family.score(answer.text, question),
+        certificate=None if steps is None else max(steps),
+        entropy=answer.entropy,
+        evicted_mass=planned.evicted_mass,
+        margin=planned.margin,
+        output_logprob=sum(decoded.logprobs) / len(decoded.logprobs),
+        undefined=answer.undefined,
+        certificate_steps=steps,
+        zero_variance_cells=answer.blind_cells,
+        min_logit_gap=min(decoded.gaps),
+        seconds=Timings(
+            prefill=answer.prefill_seconds,
+            plan=planned.seconds,
+            decode=answer.decode_seconds,
+            decode_arms=answer.decode_arms,
+        ),
+        stopped_by="stop_token" if decoded.stopped else "length",
+        keep_digest=None if arm.design.keeps_all else answer.keep_digest,
+    )

@@ -1,0 +1,215 @@
+"""The folder of one shard on disk: attempts, an append-only log, a footer. A kill loses nothing.
+
+Rows of an example are appended in one write and flushed to the disk, under a lock that dies with the
+process. A torn last line is dropped on resume; nothing else is ever rewritten.
+"""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvexp import provenance
+from kvexp.errors import IncompleteError, IntegrityError
+from kvexp.records import (
+    Attempt,
+    Failed,
+    Footer,
+    Generation,
+    Key,
+    Reader,
+    Record,
+    RecordError,
+    Segment,
+    encode,
+)
+
+LOG = "generations.jsonl"
+FOOTER = "footer.json"
+Row = Generation | Failed
+
+
+@dataclass(frozen=True)
+class State:
+    """What a shard's folder holds."""
+
+    rows: dict[Key, Generation]
+    failed: list[Failed]  # examples whose last try failed
+    attempts: list[Attempt]
+    footer: Footer | None
+
+
+def read_state(folder: Path) -> State:
+    """The folder of a shard; empty if there is none. Raises IntegrityError for a line that is not ours."""
+    attempts = [_read_one(path, Attempt) for path in sorted(folder.glob("attempt-*.json"))]
+    footer = folder / FOOTER
+    rows: dict[Key, Generation] = {}
+    failed: dict[str, Failed] = {}
+    for number, line in whole_lines(folder / LOG):
+        row = _read_row(folder / LOG, number, line)
+        if isinstance(row, Failed):
+            failed[row.example_id] = row
+        elif row.key in rows:
+            raise IntegrityError(f"{folder / LOG}:{number}: a second row for {tuple(row.key)}")
+        else:
+            rows[row.key] = row
+            failed.pop(row.example_id, None)
+    return State(
+        rows=rows,
+        failed=list(failed.values()),
+        attempts=attempts,
+        footer=_read_one(footer, Footer) if footer.exists() else None,
+    )
+
+
+def read_footer(folder: Path) -> Footer:
+    """The footer of a complete shard."""
+    footer: Footer = _read_one(folder / FOOTER, Footer)
+    return footer
+
+
+def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines that end in a line break; a torn last one is passed over."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield number, line
+
+
+_row_reader: Reader[Row] = Reader(Row)
+
+
+def _read_row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        return _row_reader(line)
+    except RecordError as error:
+        raise IntegrityError(
+            f"{path}:{number} is not a generation of this version of kvexp ({error}): "
+            "restore the line or move the shard's folder away"
+        ) from None
+
+
+def _read_one(path: Path, kind: Any) -> Any:
+    try:
+        return Reader[Any](kind)(path.read_bytes())
+    except RecordError as error:
+        raise IntegrityError(
+            f"{path} is not a record of this version of kvexp ({error}): restore it or move the "
+            "shard's folder away"
+        ) from None
+
+
+@contextmanager
+def on_disk(folder: Path) -> Iterator[None]:
+    """Turns what a disk can refuse into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise IncompleteError(
+            f"cannot write to {folder} ({error.strerror}): the rows so far are kept; make room or give "
+            "write access, then submit again"
+        ) from None
+
+
+class Log:
+    """The open, locked log of a shard."""
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder = folder
+        self._descriptor = descriptor
+
+    def append(self, rows: list[Row]) -> None:
+        """Write all rows to the disk, or none of them."""
+        body = b"".join(encode(row) + b"\n" for row in rows)
+        start = os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            while body:
+                body = body[os.write(self._descriptor, body) :]
+            os.fsync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, start)
+            raise
+
+    def drop_torn_line(self) -> None:
+        """Cut what a kill left after the last line break."""
+        whole = sum(len(line) for _, line in whole_lines(self.folder / LOG))
+        if whole < os.fstat(self._descriptor).st_size:
+            os.ftruncate(self._descriptor, whole)
+
+
+@contextmanager
+def locked_log(folder: Path) -> Iterator[Log]:
+    """Open the log for this process alone. Raises IncompleteError if another process writes it."""
+    with on_disk(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise IncompleteError(f"{folder} is being written by another process: wait for it") from None
+        yield Log(folder, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process is writing the log now."""
+    try:
+        with (folder / LOG).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def write_new(path: Path, record: Record) -> None:
+    """Create a file that must not exist, and bring it to the disk."""
+    with path.open("xb") as file:
+        file.write(encode(record) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace(path: Path, body: bytes) -> None:
+    """Write a file whole, by atomic rename."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def close(folder: Path, shard_digest: str) -> None:
+    """Write the footer, last. Footer, log and attempts then never change."""
+    state = read_state(folder)
+    by_attempt = [sum(r.attempt == a.number for r in state.rows.values()) for a in state.attempts]
+    footer = Footer(
+        shard_id=state.attempts[0].shard_id,
+        shard_digest=shard_digest,
+        rows=len(state.rows),
+        sha256=hashlib.sha256((folder / LOG).read_bytes()).hexdigest(),
+        segments=[
+            Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
+            for a, rows in zip(state.attempts, by_attempt, strict=True)
+        ],
+        model_seconds=_model_seconds(list(state.rows.values())),
+        ended_at=provenance.now(),
+    )
+    replace(folder / FOOTER, encode(footer) + b"\n")
+
+
+def _model_seconds(rows: list[Generation]) -> float:
+    """Each example's prefill once, each group's decoding once, each plan."""
+    prefills = {(r.example_id, r.attempt): r.seconds.prefill for r in rows}
+    groups = {(r.example_id, r.attempt, r.budget or 1.0): r.seconds.decode for r in rows}
+    return sum(prefills.values()) + sum(groups.values()) + sum(r.seconds.plan for r in rows)

@@ -1,0 +1,114 @@
+"""`kvexp submit`: write what must exist, start what is missing, show progress, say how it ended."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kvexp import launch
+from kvexp.config import ModelConf, Selection
+from kvexp.grid import Shard, chosen, shards
+from kvexp.launch import Outcome, ShardJob
+from kvexp.prepare import write_examples, write_grid
+
+PLAIN_SECONDS = 30  # between progress lines where there is no terminal
+
+
+def submit(selection: Selection, root: Path, console: Console) -> int:
+    """Run the chosen shards that have no footer; the exit code is that of the worst outcome."""
+    results = root / "results" / selection.study.name
+    made = shards(selection)
+    write_grid(results, made)
+    write_examples(results, selection, _tokenizers(selection))
+    wanted = chosen(made, selection)
+    todo = [s for s in wanted if not launch.is_complete(results, s)]
+    _refuse_other_code(results, [s for s in wanted if s not in todo])
+    console.print(
+        f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
+        f"{len(todo)} to run on cluster={selection.cluster.name}"
+    )
+    if not todo:
+        return 0
+    for model in {shard.model.name: shard.model for shard in todo}.values():
+        launch.model_source(model)  # converts the embedded model once, before the workers ask for it
+    jobs = launch.jobs(root, results, todo, selection.cluster)
+    if selection.cluster.executor == "debug":
+        events: Iterator[Outcome | None] = launch.run_here(jobs)
+    else:
+        logs = root / "slurm" / "logs" / selection.study.name
+        events = launch.run_local(jobs, logs, selection.cluster)
+    return _watch(events, jobs, results, console)
+
+
+def _tokenizers(selection: Selection) -> Any:
+    models = {model.name: model for model in selection.models}
+
+    def load(name: str) -> Any:
+        from kvexp.replay.model import load_tokenizer
+
+        model: ModelConf = models[name]
+        return load_tokenizer(launch.model_source(model), model.revision)
+
+    return load
+
+
+def _refuse_other_code(results: Path, complete: list[Shard]) -> None:
+    """A complete shard that was made by other code or settings is not what was asked for."""
+    from kvexp.errors import IntegrityError
+    from kvexp.shard_log import read_footer
+
+    for shard in complete:
+        folder = launch.folder_of(results, shard)
+        if read_footer(folder).shard_digest != shard.digest:
+            raise IntegrityError(
+                f"{folder} is complete, but was made under another configuration or protocol: go back "
+                "to it, move the folder away, or run under another name with study.name=NAME"
+            )
+
+
+def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path, console: Console) -> int:
+    todo = [job.shard for job in jobs]
+    before = sum(launch.rows_done(results, s) for s in todo)
+    total = sum(len(s.example_ids) * len(s.places()) for s in todo)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("generations, ETA"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        disable=not console.is_terminal,
+        speed_estimate_period=600,
+    )
+    failures: list[Outcome] = []
+    whole, told = 0, time.monotonic()
+    started = time.monotonic()
+    with closing(events), progress:  # type: ignore[type-var]
+        bar = progress.add_task("running", total=total, completed=before)
+        for event in events:
+            done = sum(launch.rows_done(results, s) for s in todo)
+            progress.update(bar, completed=done)
+            if event is not None:
+                whole += event.error is None
+                if event.error is not None:
+                    failures.append(event)
+                    progress.console.print(f"[red]{event.error}[/red]", markup=True)
+                told = 0.0
+            if not console.is_terminal and time.monotonic() - told > PLAIN_SECONDS:
+                told = time.monotonic()
+                console.print(_plain_line(done, before, total, told - started))
+    console.print(f"{whole} of {len(todo)} shards completed in {(time.monotonic() - started) / 60:.1f} min")
+    for failure in failures:
+        print(f"kvexp: {failure.error}", file=sys.stderr)
+    return max((f.exit_code for f in failures), default=0)
+
+
+def _plain_line(done: int, before: int, total: int, seconds: float) -> str:
+    rate = (done - before) / seconds if seconds > 0 else 0
+    eta = f"{(total - done) / rate / 60:.1f} min" if rate > 0 else "unknown"
+    return f"{done:,} of {total:,} generations, ETA {eta}"

@@ -1,0 +1,53 @@
+"""What a task family is: load examples, split each prompt around its context, score an answer.
+
+A family is one file in this folder with one frozen dataclass deriving from `Task`; its fields are the
+parameters that `conf/task/*.yaml` may set under `params`. Nothing here knows models, arms or records.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from kvexp.scoring import SCORERS
+
+
+@dataclass(frozen=True)
+class Question:
+    """One example: a context that will be evicted from, and a question about it."""
+
+    example_id: str
+    context: str
+    question: str
+    references: tuple[str, ...]
+    needle_spans: tuple[tuple[int, int], ...] = ()  # characters of `context` that hold the facts
+
+
+@dataclass(frozen=True)
+class PromptText:
+    """A prompt in its parts: user turn = before + context + after; then the answer begins with a prefix.
+
+    `question` must occur in `after` exactly once: its tokens are the question span of aware arms.
+    """
+
+    before: str
+    context: str
+    after: str
+    question: str
+    answer_prefix: str = ""
+
+
+class Task(ABC):
+    """A family of questions. Subclasses are frozen dataclasses; their fields are the parameters."""
+
+    score_name: str  # a name of kvexp.scoring.SCORERS
+
+    @abstractmethod
+    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
+        """The first `n_examples` of this seed. Ids, questions and facts do not depend on the length."""
+
+    @abstractmethod
+    def prompt(self, question: Question) -> PromptText:
+        """The parts of the prompt."""
+
+    def score(self, text: str, question: Question) -> float:
+        """Raw value of `score_name` for an answer; a family with a score of its own overrides this."""
+        return SCORERS[self.score_name](text, question.references)

@@ -1,0 +1,127 @@
+"""`kvexp try`: one prompt through chosen arms and budgets, answers beside signals."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kvexp import launch
+from kvexp.config import CONDITIONS, ArmConf, ArmGrid, load_arm, project_root, select
+from kvexp.design import design
+from kvexp.draws import uniforms
+from kvexp.errors import ConfigError, InputError
+from kvexp.grid import places
+from kvexp.replay.harness import Answer, Arm, answer_all
+from kvexp.replay.prompt import encode_prompt
+from kvexp.scores import score
+
+
+def trial(parsed: argparse.Namespace, console: Console) -> int:
+    """Print a table: one line for each arm, condition, budget and draw, the full cache first."""
+    root = project_root()
+    selection = select(parsed.overrides, root)
+    context = _read(parsed.file)
+    arms = [place for name in _names(parsed.arms) for place in _places(parsed, root, name)]
+    if not any(arm.budget is None for arm in arms):
+        arms = places(load_arm("full", root), ArmGrid("full")) + arms
+    if len(selection.chosen["model"]) != 1:
+        raise ConfigError(f"choose one model: model={'|'.join(selection.chosen['model'])}")
+    model = next(m for m in selection.models if m.name in selection.chosen["model"])
+    loaded = launch.load_model(
+        launch.model_source(model), model.dtype, selection.cluster.device, model.revision
+    )
+    prompt = encode_prompt(
+        loaded.tokenizer,
+        before="Read the following text.\n\n",
+        context=context,
+        after=f"\n\n{parsed.question} Answer briefly.",
+        question=parsed.question,
+        answer_prefix=parsed.answer_prefix,
+        chat=model.chat,
+    )
+    answers = answer_all(
+        loaded,
+        prompt,
+        arms,
+        selection.study.protocol,
+        parsed.max_new_tokens,
+        lambda arm, shape: uniforms(
+            launch.ANCHOR, int(arm.seed or 0), "try", "try", str(arm.condition), shape
+        ),
+    )
+    _print(answers, console)
+    console.print(
+        f"{prompt.n_context:,} context tokens; prefill {answers[0].prefill_seconds:.1f} s. "
+        "Only a random design with known probabilities has a certificate: a larger one means more "
+        "damage by eviction."
+    )
+    return 0
+
+
+def _read(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path} as UTF-8 text: {error}") from None
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _numbers(text: str, kind: type[float] | type[int], option: str) -> list[float]:
+    try:
+        return [kind(part) for part in _names(text)]
+    except ValueError:
+        raise ConfigError(f"{option} takes numbers with commas between them, got {text!r}") from None
+
+
+def _places(parsed: argparse.Namespace, root: Path, name: str) -> list[Arm]:
+    """An arm in every condition that it is defined in."""
+    conf = load_arm(name, root)
+    chosen = design(conf.design, **conf.design_params)
+    if chosen.keeps_all:
+        return places(conf, ArmGrid(name))
+    seeds = [int(s) for s in _numbers(parsed.seeds, int, "--seeds")] if chosen.is_random else []
+    budgets = _numbers(parsed.budgets, float, "--budgets")
+    conditions = [c for c in CONDITIONS if _defined(conf, c)]
+    return places(conf, ArmGrid(name, conditions, budgets, seeds))
+
+
+def _defined(conf: ArmConf, condition: str) -> bool:
+    name = conf.aware_score if condition == "aware" and conf.aware_score else conf.score
+    return name is None or condition in score(name).conditions
+
+
+def _print(answers: list[Answer], console: Console) -> None:
+    table = Table(box=None)
+    for column in ("arm", "condition"):
+        table.add_column(column)
+    for column in ("budget", "draw", "kept", "certificate", "entropy", "evicted", "margin", "logprob"):
+        table.add_column(column, justify="right")
+    table.add_column("answer", overflow="fold")
+    for answer in answers:
+        planned = answer.planned
+        arm, steps = planned.arm, answer.certificate_steps
+        logprobs = answer.decoded.logprobs
+        table.add_row(
+            arm.name,
+            arm.condition or "",
+            "" if arm.budget is None else f"{arm.budget:g}",
+            "" if arm.seed is None else str(arm.seed),
+            f"{planned.plan.realised:.0f}",
+            _number(None if steps is None else max(steps)),
+            _number(answer.entropy),
+            _number(planned.evicted_mass),
+            _number(planned.margin),
+            _number(sum(logprobs) / len(logprobs)),
+            escape(" ".join(answer.text.split())),
+        )
+    console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

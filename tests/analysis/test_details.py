@@ -1,0 +1,108 @@
+"""The descriptive numbers against a second way to compute them, straight from the planted rows."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from analysis.details import describe
+from tests import planted
+from tests.planted import SHORT, World
+
+
+@pytest.fixture
+def told(plant, registrations):
+    """The details of the first suite, and the planted answers by key."""
+    grid = planted.plan(examples=12)
+    world = World(
+        induced=lambda row: 0.6 if row.condition == "stream" else 0.2 + (row.budget == 0.25) / 5,
+        blame={"certificate": 1.0},
+        difficulty={"output_logprob": 0.7},
+    )
+    answers = {row.key: world(row) for row in grid}
+    return describe(plant(world, grid), registrations[0]), answers
+
+
+def full_of(answers, key):
+    return answers[key._replace(arm="full", condition=None, budget=None, seed=None)]["success"]
+
+
+def chosen(answers, label, arm="poisson", tasks=("words", "facts")):
+    """Keys that a label counts, and which are positive."""
+    keys = [k for k in answers if k.suite == SHORT and k.arm == arm and k.task in tasks]
+    if label == "induced_failure":
+        keys = [k for k in keys if full_of(answers, k)]
+        return keys, [not answers[k]["success"] for k in keys]
+    if label == "attribution":
+        keys = [k for k in keys if not answers[k]["success"]]
+        return keys, [full_of(answers, k) for k in keys]
+    return keys, [not answers[k]["success"] for k in keys]
+
+
+def panel_row(details, label, signal):
+    (row,) = [
+        row
+        for row in details.panel
+        if (row.suite, row.tasks, row.arm, row.label, row.signal)
+        == (SHORT, "real", "poisson", label, signal)
+    ]
+    return row
+
+
+@pytest.mark.parametrize("label", ["own_failure", "induced_failure", "attribution"])
+@pytest.mark.parametrize("signal", ["certificate", "output_logprob", "entropy"])
+def test_the_panel(told, label, signal):
+    details, answers = told
+    row = panel_row(details, label, signal)
+    keys, positive = chosen(answers, label)
+    score = [answers[k][signal] for k in keys]
+    assert (row.pooled.n, row.positives) == (len(keys), sum(positive))
+    assert row.pooled.value == pytest.approx(roc_auc_score(positive, score), abs=1e-12)
+    assert row.pooled.lo < row.pooled.value < row.pooled.hi
+
+    won, pairs = 0.0, 0
+    strata = {}
+    for key, label_, value in zip(keys, positive, score, strict=True):
+        strata.setdefault((key.model, key.task, key.condition, key.budget), []).append((label_, value))
+    for members in strata.values():
+        labels, values = zip(*members, strict=True)
+        size = sum(labels) * (len(labels) - sum(labels))
+        won += size * roc_auc_score(labels, values) if size else 0.0
+        pairs += size
+    assert row.stratified.value == pytest.approx(won / pairs, abs=1e-12)
+
+    cells = [2 * (k.condition == "stream") - k.budget for k in keys]
+    assert row.cell_label.value == pytest.approx(roc_auc_score(positive, cells), abs=1e-12)
+
+
+def test_accuracy_and_induced_failure_by_cell(told):
+    details, answers = told
+    for rate in details.accuracy + details.induced:
+        is_induced = rate in details.induced
+        tasks = ("words", "facts") if rate.task is None else (rate.task,)
+        keys = [
+            k
+            for k in answers
+            if (k.suite, k.arm, k.condition, k.budget)
+            == (rate.suite, rate.arm, rate.condition, rate.budget)
+            and k.task in tasks
+            and (not is_induced or full_of(answers, k))
+        ]
+        hits = [answers[k]["success"] != is_induced for k in keys]
+        assert rate.estimate.n == len(keys)
+        assert rate.estimate.value == pytest.approx(np.mean(hits), abs=1e-12)
+    cells = {(r.arm, r.condition, r.budget, r.task) for r in details.accuracy}
+    arms = {(k.arm, k.condition, k.budget) for k in answers if k.suite == SHORT}
+    tasks = ("passcodes", "words", "facts", None)
+    assert cells == {(*arm, task) for arm, task in itertools.product(arms, tasks)}
+
+
+def test_details_of_missing_rows_are_left_out(whole, registrations, owners):
+    from analysis.load import load
+
+    (whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "footer.json").unlink()
+    details = describe(load(whole, owners), registrations[0])
+    assert all(row.pooled.value is None for row in details.panel)
+    known = {rate.task for rate in details.accuracy if rate.estimate.value is not None}
+    assert known == {"passcodes", "facts"}

@@ -1,0 +1,284 @@
+"""Reading results folders: what counts, what is missing, and every contradiction in one sentence."""
+
+import hashlib
+import json
+import re
+
+import msgspec
+import pandas as pd
+import pytest
+
+from analysis.load import load
+from kvexp import records
+from tests import planted
+from tests.planted import LONG, SHORT, World
+
+WORDS = f"{SHORT}.smollm2-135m.words.000"
+FACTS = f"{SHORT}.smollm2-135m.facts.000"
+
+
+@pytest.fixture
+def shard(whole):
+    return whole / SHORT / WORDS
+
+
+def rewrite(shard, change):
+    """Pass the log's lines through a function and close the shard over the result."""
+    log = shard / "generations.jsonl"
+    log.write_bytes(b"".join(change(log.read_bytes().splitlines(keepends=True))))
+    planted.close(shard)
+
+
+def edit(line, **changes):
+    row = {**json.loads(line), **changes}
+    return json.dumps(row).encode() + b"\n"
+
+
+def test_a_sound_study_loads_whole(whole, owners):
+    study = load(whole, owners)
+    assert (study.name, study.problems) == ("embedded", ())
+    assert study.table["present"].all()
+    assert len(study.table) == 12 * 3 * (17 + 25)
+
+
+def test_the_table_holds_what_the_rows_say(whole, owners):
+    table = load(whole, owners).table
+    world, grid = World(), {row.key: row for row in planted.plan(examples=12)}
+    for row in table[:: len(table) // 60].itertuples():
+        key = records.Key(
+            *(None if pd.isna(getattr(row, name)) else getattr(row, name) for name in records.Key._fields)
+        )
+        told = world(grid[key])
+        assert row.score_value == told["success"]
+        assert row.output_logprob == -told["output_logprob"]
+        if row.arm == "poisson":
+            assert row.certificate == told["certificate"]
+            assert row.certificate_first == told["certificate"] / 2
+            assert row.certificate_mean == told["certificate"] * 0.75
+        else:
+            assert pd.isna(row.certificate)
+        full = table.iloc[row.full_at]
+        same = ["suite", "model", "task", "example_id"]
+        assert full["arm"] == "full"
+        assert all(full[name] == getattr(row, name) for name in same)
+
+
+def test_failed_rows_are_missing_until_a_later_success(shard, whole, owners):
+    failed = msgspec.json.encode(
+        records.Failed(
+            attempt=1,
+            suite=SHORT,
+            shard_id=WORDS,
+            model="smollm2-135m",
+            task="words",
+            example_id="words-0003",
+            category="out_of_memory",
+            message="planted",
+        )
+    )
+    rewrite(shard, lambda lines: [failed + b"\n", *lines])
+    study = load(whole, owners)
+    assert study.problems == ()
+    assert study.table["present"].all()
+
+    footer = json.loads((shard / "footer.json").read_bytes())
+    assert footer["rows"] == 12 * 17
+    rewrite(shard, lambda lines: [line for line in lines if b'"words-0003","arm"' not in line])
+    study = load(whole, owners)
+    assert study.problems == ()
+    assert (~study.table["present"]).sum() == 17
+    assert study.absences[SHORT, WORDS] == "absent from a closed log, examples failed: 1 out_of_memory"
+
+
+def test_a_torn_last_line_of_a_running_shard_is_no_problem(shard, whole, owners):
+    (shard / "footer.json").unlink()
+    log = shard / "generations.jsonl"
+    log.write_bytes(log.read_bytes()[:-40])
+    study = load(whole, owners)
+    assert study.problems == ()
+    assert not study.table.loc[study.table["shard_id"] == WORDS, "present"].any()
+
+
+def test_folders_that_are_no_shards_are_left_alone(whole, owners):
+    for name in ("examples", "locks", "notes/old", f"{SHORT}/submitit", ".cache/x"):
+        (whole / name).mkdir(parents=True)
+        (whole / name / "readme.txt").write_text("hello")
+    assert load(whole, owners).problems == ()
+
+
+def damage_corrupt(shard):
+    rewrite(shard, lambda lines: [*lines[:4], b'{"kind":"generation/1", oops\n', *lines[5:]])
+
+
+def damage_foreign(shard):
+    rewrite(shard, lambda lines: [*lines[:4], b'{"loss": 0.3}\n', *lines[5:]])
+
+
+def damage_version(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], kind="generation/9"), *lines[5:]])
+
+
+def damage_unknown_field(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], mood="good"), *lines[5:]])
+
+
+def damage_nan(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], entropy=float("nan")), *lines[5:]])
+
+
+def damage_binary(shard):
+    rewrite(shard, lambda lines: [*lines[:4], b"\xff\xfe\x00\n", *lines[5:]])
+
+
+def damage_deep(shard):
+    rewrite(shard, lambda lines: [*lines[:4], b"[" * 100_000 + b"\n", *lines[5:]])
+
+
+def damage_twice(shard):
+    rewrite(shard, lambda lines: [*lines[:4], lines[3], *lines[4:]])
+
+
+def damage_not_in_grid(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], seed=77), *lines[5:]])
+
+
+def damage_other_shard(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], shard_id=FACTS), *lines[5:]])
+
+
+def damage_attempt(shard):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], attempt=2), *lines[5:]])
+
+
+def damage_torn(shard):
+    log = shard / "generations.jsonl"
+    data = log.read_bytes()[:-1]
+    log.write_bytes(data)
+    footer = json.loads((shard / "footer.json").read_bytes())
+    footer["sha256"] = hashlib.sha256(data).hexdigest()
+    (shard / "footer.json").write_text(json.dumps(footer))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_corrupt, r"jsonl:5: not a log record"),
+        (damage_foreign, r"jsonl:5: not a log record"),
+        (damage_version, r"jsonl:5: a record of kind 'generation/9', which this version"),
+        (damage_unknown_field, r"jsonl:5: not a valid generation/1 record \(.*mood"),
+        (damage_nan, r"jsonl:5: not a log record"),
+        (damage_binary, r"jsonl:5: not a log record"),
+        (damage_deep, r"jsonl:5: not a log record"),
+        (damage_twice, r"jsonl:5: embedded-1k smollm2-135m words words-0000 \S+, .* was answered before"),
+        (damage_not_in_grid, r"jsonl:5: .*, seed 77 is not in the grid of this shard"),
+        (damage_other_shard, r"jsonl:5: a row of embedded-1k/.*facts.000 in the wrong folder"),
+        (damage_attempt, r"jsonl:5: written by an attempt without its attempt-002.json"),
+        (damage_torn, r"jsonl:204: the last line is cut off"),
+    ],
+)
+def test_a_bad_line_is_named(shard, whole, owners, damage, message):
+    damage(shard)
+    problems = [p for p in load(whole, owners).problems if "generations.jsonl" in p.message]
+    assert len(problems) == 1
+    assert re.search(message, problems[0].message), problems[0].message
+    assert (problems[0].suite, problems[0].shard_id) == (SHORT, WORDS)
+    assert "\n" not in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("footer.json", b"{}", "footer.json: not a record"),
+        ("footer.json", b"", "footer.json: not a record"),
+        ("attempt-001.json", b"{}", "attempt-001.json: not a record"),
+        ("generations.jsonl", None, "generations.jsonl is not there, although the shard is closed"),
+        ("generations.jsonl", b"", "its sha256 is not the one in footer.json"),
+    ],
+)
+def test_a_bad_file_is_named(shard, whole, owners, name, text, message):
+    if text is None:
+        (shard / name).unlink()
+    else:
+        (shard / name).write_bytes(text)
+    problems = load(whole, owners).problems
+    assert message in problems[0].message
+    assert all((p.suite, p.shard_id) == (SHORT, WORDS) for p in problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 5}, "204 generations, but footer.json counts 5"),
+        ({"shard_id": FACTS}, "it belongs to shard"),
+        ({"shard_digest": "f" * 64}, "its shard digest is not that of attempt 1"),
+        ({"kind": "footer/2"}, "footer.json: not a record this version of the analysis reads"),
+    ],
+)
+def test_a_footer_must_fit(shard, whole, owners, changes, message):
+    path = shard / "footer.json"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **changes}))
+    (problem,) = load(whole, owners).problems
+    assert message in problem.message
+
+
+def test_an_attempt_must_fit_its_place(shard, whole, owners):
+    attempt = planted.attempt(FACTS, number=3)
+    (shard / "attempt-002.json").write_bytes(records.encode(attempt))
+    messages = " ".join(problem.message for problem in load(whole, owners).problems)
+    assert "attempt-002.json: it says attempt 3" in messages
+    assert f"attempt-002.json: it belongs to shard {FACTS}" in messages
+
+
+def test_other_anchors_touch_their_registration_and_other_code_touches_the_study(whole, owners):
+    path = whole / LONG / f"{LONG}.smollm2-135m.words.000" / "attempt-001.json"
+    path.write_bytes(records.encode(planted.attempt(path.parent.name, anchor="c01e")))
+    (problem,) = load(whole, owners).problems
+    assert problem.suite == LONG
+    assert "different anchors: 'unanchored' in " in problem.message
+    assert "'c01e' in " in problem.message
+
+    path.write_bytes(records.encode(planted.attempt(path.parent.name, protocol_digest="2" * 64)))
+    (problem,) = load(whole, owners).problems
+    assert problem.suite == ""
+    assert "different code (protocol digest)" in problem.message
+
+
+def test_a_shard_that_the_grid_does_not_know_is_named(whole, shard, owners):
+    extra = whole / SHORT / "extra.000"
+    extra.mkdir()
+    (extra / "attempt-001.json").write_bytes(records.encode(planted.attempt("extra.000")))
+    lines = (shard / "generations.jsonl").read_bytes().splitlines()
+    (extra / "generations.jsonl").write_bytes(edit(lines[0], shard_id="extra.000"))
+    planted.close(extra)
+    (problem,) = load(whole, owners).problems
+    assert "extra.000" in problem.message
+    assert "is not in the grid of this shard" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the grid is empty"),
+        (b"{}\n", "grid.jsonl:1: not a log record"),
+        (b'{"kind":"expected/2"}\n', "kind 'expected/2'"),
+    ],
+)
+def test_a_bad_grid_touches_everything(whole, owners, data, message):
+    (whole / "grid.jsonl").write_bytes(data)
+    problems = [p for p in load(whole, owners).problems if "grid.jsonl" in p.message]
+    assert [p.suite for p in problems] == [""]
+    assert message in problems[0].message
+
+
+def test_a_grid_that_repeats_itself_is_named(whole, owners):
+    grid = whole / "grid.jsonl"
+    grid.write_bytes(grid.read_bytes() + grid.read_bytes().splitlines(keepends=True)[0])
+    (problem,) = load(whole, owners).problems
+    assert "is expected 2 times" in problem.message
+
+
+def test_many_problems_stay_readable(shard, whole, owners):
+    rewrite(shard, lambda lines: [edit(line, attempt=9) for line in lines])
+    messages = [problem.message for problem in load(whole, owners).problems]
+    assert len(messages) == 6
+    assert any("and 199 more problems" in message for message in messages)

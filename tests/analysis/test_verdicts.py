@@ -1,0 +1,234 @@
+"""Planted logs reach every verdict that a claim can have."""
+
+import pytest
+
+from analysis.data import Data
+from analysis.decide import answer, decide
+from analysis.load import load
+from kvexp.prereg.condition import State
+from tests import planted
+from tests.planted import LONG, SHORT, World
+
+CLAIMS = ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
+
+
+def by_budget(row):
+    """Damage that the larger budget repairs."""
+    return {0.125: 0.7, 0.25: 0.6, 0.5: 0.1}[row.budget]
+
+
+def by_suite(row):
+    return 0.6 if row.suite == LONG else 0.05
+
+
+def by_arm(row):
+    return 0.8 if row.arm == "poisson" else 0.0
+
+
+def one_score_per_example(row):
+    """Every row of an example fails or succeeds and scores alike: AUC 22/36 on twelve clusters."""
+    rank = 2 * int(row.example_id[-2:]) + (row.task == "facts")
+    success = "SSFFSFSFSFSF"[rank] == "S"
+    signals = dict.fromkeys(("entropy", "evicted_mass", "margin", "output_logprob"), 0.0)
+    return {"success": success, "certificate": float(rank), **signals}
+
+
+def almost_as_good(row):
+    """The certificate is the log-probability, but wrong about every row of one example."""
+    told = World(blame={"output_logprob": 4.0}, full=0.9)(row)
+    is_odd = (row.task, row.example_id) == ("words", ODD)
+    return {**told, "certificate": -99.0 if is_odd else told["output_logprob"]}
+
+
+# An example of `words` that the full cache answers and an eviction spoils.
+ODD = "words-0003"
+
+WORLDS = {
+    ("R1", State.KILLED): World(),
+    ("R1", State.SURVIVED): World(difficulty={"certificate": 3.0}),
+    ("R1", State.NOT_MET): one_score_per_example,
+    ("R2", State.KILLED): World(difficulty={"entropy": 3.0}),
+    ("R2", State.SURVIVED): World(difficulty={"certificate": 3.0}),
+    ("R2", State.NOT_MET): World(difficulty={"certificate": 4.0, "evicted_mass": 1.2}),
+    ("R3", State.KILLED): World(blame={"output_logprob": 3.0}),
+    ("R3", State.SURVIVED): World(blame={"certificate": 3.0}),
+    ("R3", State.NOT_MET): almost_as_good,
+    ("R4", State.KILLED): World(),
+    ("R4", State.SURVIVED): World(full=0.9, induced=by_budget, blame={"certificate": 4.0}),
+    ("S1", State.KILLED): World(),
+    ("S1", State.SURVIVED): World(induced=by_suite),
+    ("S2", State.KILLED): World(),
+    ("S2", State.SURVIVED): World(difficulty={"certificate": 3.0}),
+    ("S3", State.KILLED): World(),
+    ("S3", State.SURVIVED): World(induced=by_arm),
+}
+EXAMPLES = {("R1", State.NOT_MET): 6}
+
+
+def question(registrations, claim_id):
+    owner = next(one for one in registrations if claim_id in one.content.claim)
+    return owner.question(claim_id)
+
+
+@pytest.mark.parametrize(("claim_id", "state"), WORLDS, ids=lambda part: str(part))
+def test_planted_logs_reach_the_verdict(plant, registrations, claim_id, state):
+    examples = EXAMPLES.get((claim_id, state), 16)
+    study = plant(WORLDS[claim_id, state], planted.plan(examples=examples))
+    found = answer(study, question(registrations, claim_id))
+    assert found.state is state, dict(found.quantities)
+
+
+def test_the_odd_world_is_what_it_says(plant, registrations):
+    study = plant(one_score_per_example, planted.plan(examples=6))
+    found = answer(study, question(registrations, "R1"))
+    assert found.quantities["auc_pooled"].value == 22 / 36
+    assert found.quantities["auc_pooled"].clusters == 12
+
+
+@pytest.mark.parametrize("claim_id", CLAIMS)
+@pytest.mark.parametrize("suite", [SHORT, LONG])
+def test_a_shard_without_footer_leaves_only_its_claims_incomplete(
+    whole, registrations, owners, claim_id, suite
+):
+    (whole / suite / f"{suite}.smollm2-135m.words.000" / "footer.json").unlink()
+    found = answer(load(whole, owners), question(registrations, claim_id))
+    needs = {SHORT} if claim_id[0] == "R" else {SHORT, LONG} if claim_id == "S1" else {LONG}
+    assert (found.state is State.INCOMPLETE) is (suite in needs)
+    if suite in needs:
+        assert not found.quantities
+        assert [(part.suite, part.shard_id) for part in found.missing] == [
+            (suite, f"{suite}.smollm2-135m.words.000")
+        ]
+        assert found.missing[0].rows == found.missing[0].of > 0
+        assert found.missing[0].reason == "not complete (no footer)"
+
+
+@pytest.mark.parametrize("claim_id", CLAIMS)
+@pytest.mark.parametrize("suite", [SHORT, LONG])
+def test_a_changed_log_invalidates_only_its_claims(whole, registrations, owners, claim_id, suite):
+    log = whole / suite / f"{suite}.smollm2-135m.words.000" / "generations.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"n_generated":8', b'"n_generated":9', 1))
+    found = answer(load(whole, owners), question(registrations, claim_id))
+    needs = {SHORT} if claim_id[0] == "R" else {SHORT, LONG} if claim_id == "S1" else {LONG}
+    assert (found.state is State.INVALID) is (suite in needs)
+    if suite in needs:
+        assert not found.quantities
+        assert "sha256" in found.problems[0]
+
+
+def test_invalid_stands_above_incomplete(whole, registrations, owners):
+    words = whole / SHORT / f"{SHORT}.smollm2-135m.words.000"
+    (words / "footer.json").unlink()
+    facts = whole / SHORT / f"{SHORT}.smollm2-135m.facts.000" / "footer.json"
+    facts.write_text("{}")
+    assert answer(load(whole, owners), question(registrations, "R1")).state is State.INVALID
+
+
+def test_an_undefined_statistic_makes_a_claim_incomplete(plant, registrations):
+    study = plant(World(full=1.0, induced=lambda row: 0.0, rescued=1.0))
+    for claim_id in ("R1", "R2", "R3", "S2"):
+        found = answer(study, question(registrations, claim_id))
+        assert found.state is State.INCOMPLETE
+        assert any("one class only" in number.undefined for number in found.quantities.values())
+    # What is defined is still decided: nothing fails anywhere, so nothing rises.
+    assert answer(study, question(registrations, "S1")).state is State.KILLED
+
+
+def test_a_value_decides_where_only_the_interval_is_unknown(plant, registrations):
+    # Four examples a task make eight clusters: no interval, and the support is unknown.
+    killed = plant(World(blame={"output_logprob": 1.0}), planted.plan(examples=4))
+    found = answer(killed, question(registrations, "R1"))
+    assert found.quantities["auc_pooled"].lo is None
+    assert (found.kill, found.support, found.state) == (True, None, State.KILLED)
+
+
+def test_without_a_kill_an_unknown_support_is_incomplete(plant, registrations):
+    study = plant(World(difficulty={"certificate": 3.0}), planted.plan(examples=4))
+    found = answer(study, question(registrations, "R1"))
+    assert (found.kill, found.support, found.state) == (False, None, State.INCOMPLETE)
+
+
+@pytest.mark.parametrize(("lost", "state"), [(2, State.SURVIVED), (3, State.INCOMPLETE)])
+def test_one_percent_of_rows_may_lack_the_signal(plant, registrations, lost, state):
+    grid, world = planted.plan(), World(difficulty={"certificate": 3.0})
+    population = [r.key for r in grid if r.arm == "poisson" and (r.suite, r.task) == (SHORT, "words")]
+
+    def forgetful(row):
+        told = world(row)
+        return {**told, "certificate": None} if row.key in population[:lost] else told
+
+    found = answer(plant(forgetful, grid), question(registrations, "R1"))
+    assert found.state is state
+    number = found.quantities["auc_pooled"]
+    if state is State.SURVIVED:
+        assert (number.n, number.note) == (254, "2 rows without certificate left out")
+    else:
+        assert number.undefined == "certificate undefined in 3 of 256 rows"
+
+
+def test_own_failure_needs_no_full_rows_and_induced_failure_does(whole, registrations, owners):
+    grid = [row for row in planted.plan(examples=12) if row.arm != "full"]
+    (whole / "grid.jsonl").write_bytes(planted.lines(grid))
+    for log in whole.glob("*/*/generations.jsonl"):
+        kept = [line for line in log.read_bytes().splitlines(True) if b'"arm":"full"' not in line]
+        log.write_bytes(b"".join(kept))
+        planted.close(log.parent)
+    study = load(whole, owners)
+    assert answer(study, question(registrations, "R1")).state is State.KILLED
+    with pytest.raises(Exception, match="needs the full cache's rows"):
+        decide(study, registrations[0])
+
+
+def test_a_missing_full_row_leaves_the_induced_claims_incomplete(whole, registrations, owners):
+    log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
+    lines = log.read_bytes().splitlines(True)
+    gone = next(line for line in lines if b'"arm":"full"' in line)
+    log.write_bytes(b"".join(line for line in lines if line is not gone))
+    planted.close(log.parent)
+    study = load(whole, owners)
+    states = {claim: answer(study, question(registrations, claim)).state for claim in CLAIMS}
+    assert [claim for claim in CLAIMS if states[claim] is State.INCOMPLETE] == ["R3", "S1"]
+    missing = answer(study, question(registrations, "R3")).missing
+    assert (missing[0].rows, missing[0].reason) == (1, "absent from a closed log")
+
+
+def test_readings_and_sensitivities_look_at_what_they_name(plant, registrations):
+    # Half of a token F1 wherever `facts` fail: a success under the lenient threshold only.
+    world = World(difficulty={"certificate": 3.0})
+
+    def halfway(row):
+        told = world(row)
+        is_near = row.task == "facts" and not told["success"]
+        return {**told, "score": 0.4 if is_near else float(told["success"])}
+
+    r1, _, r3, r4 = decide(plant(halfway), registrations[0])
+    strict = r1.answer.quantities["auc_pooled"]
+    lenient = r1.sensitivity["f1 >= 0.3"].quantities["auc_pooled"]
+    assert 0.6 < lenient.value < 0.9 < strict.value
+    assert (lenient.n, lenient.clusters) == (strict.n, strict.clusters)
+    sizes = [r3.readings[name].quantities["gain"].n for name in ("embedded-2k", "both suites")]
+    assert sizes[1] == sizes[0] + r3.answer.quantities["gain"].n
+    gains = {name: found.quantities["stream"].value for name, found in r4.sensitivity.items()}
+    assert len({round(gain, 9) for name, gain in gains.items() if name.startswith("q")}) > 5
+    real = r4.readings["real tasks only"].quantities["stream"]
+    assert real.clusters == r4.answer.quantities["stream"].clusters * 2 / 3
+
+
+def test_a_sensitivity_that_changes_the_verdict_is_said_to_move_it(plant, registrations):
+    # Entropy is as good as the certificate, but points the wrong way.
+    study = plant(World(difficulty={"certificate": 3.0, "entropy": -3.0}))
+    r2 = decide(study, registrations[0])[1]
+    assert r2.answer.state is State.SURVIVED
+    assert r2.sensitivity["either direction"].state is State.KILLED
+    assert [name for name in r2.sensitivity if r2.moves(name)] == ["either direction"]
+
+
+def test_orientation_is_fixed(plant, registrations):
+    # Raw margins and log-probabilities are small, the other signals large, where answers fail.
+    signals = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
+    data = Data.of(
+        plant(World(difficulty=dict.fromkeys(signals, 3.0))).table, question(registrations, "R2")
+    )
+    for arm, signal in (("poisson", "certificate"), *(("h2o", signal) for signal in signals[1:])):
+        rows = data.counted[data.counted["arm"] == arm]
+        assert data.point(data.auc(rows, signal)).value > 0.95, signal

@@ -1,0 +1,221 @@
+"""Planted results folders: logs with known truths, for tests of the analysis.
+
+`plan` lists the grid of a study shaped like `embedded` or `demo`; `write` turns it into a results folder
+with attempts and footers. What each row says is decided by a `World`, whose knobs are the truths, or by
+any function of the row, so a test can plant exactly the verdict it wants.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kvexp import records
+from kvexp.records import Attempt, Expected, Footer, Generation, Segment, Timings
+
+SHORT, LONG = "embedded-1k", "embedded-2k"
+TASKS = ("passcodes", "words", "facts")
+BUDGETS = {0: (0.25, 0.5), 1: (0.125, 0.25, 0.5)}
+STREAM_ARMS = ("streaming_llm", "h2o", "snapkv")
+SCORES = {"passcodes": "all_present", "words": "exact_match", "facts": "token_f1"}
+# Signals that an arm does not have (DESIGN 2.11).
+ABSENT = {
+    "full": {"certificate", "evicted_mass", "margin"},
+    "streaming_llm": {"certificate", "evicted_mass", "margin"},
+    "h2o": {"certificate"},
+    "snapkv": {"certificate"},
+    "topk": {"certificate"},
+    "poisson": {"margin"},
+}
+DIGEST = "0" * 64
+
+
+def plan(
+    suites: tuple[str, str] = (SHORT, LONG),
+    *,
+    tasks: Iterable[str] = TASKS,
+    models: Iterable[str] = ("smollm2-135m",),
+    examples: int = 16,
+) -> list[Expected]:
+    """The grid: 17 generations per example in the first suite, 25 in the second."""
+    return [
+        Expected(
+            suite=suite,
+            shard_id=f"{suite}.{model}.{task}.000",
+            model=model,
+            task=task,
+            example_id=f"{task}-{number:04d}",
+            arm=arm,
+            condition=condition,
+            budget=budget,
+            seed=seed,
+        )
+        for at, suite in enumerate(suites)
+        for model in models
+        for task in tasks
+        for number in range(examples)
+        for arm, condition, budget, seed in _arms(BUDGETS[at])
+    ]
+
+
+def _arms(budgets: Iterable[float]) -> Iterable[tuple[str, Any, float | None, int | None]]:
+    yield "full", None, None, None
+    for budget in budgets:
+        for arm in STREAM_ARMS:
+            yield arm, "stream", budget, None
+        yield "topk", "aware", budget, None
+        for condition in ("aware", "stream"):
+            for seed in (0, 1):
+                yield "poisson", condition, budget, seed
+
+
+@dataclass
+class World:
+    """Truths that a study is planted with; a row is a pure function of its key and these.
+
+    `blame` maps a signal to how far it rises (in standard deviations) when the cache is at fault,
+    `difficulty` the same when the answer is wrong for whatever reason.
+    """
+
+    full: float = 0.6  # accuracy of the full cache
+    rescued: float = 0.05
+    induced: Callable[[Expected], float] = lambda row: 0.3 if row.condition == "stream" else 0.1
+    blame: dict[str, float] = field(default_factory=dict)
+    difficulty: dict[str, float] = field(default_factory=dict)
+    seed: int = 0
+
+    def __call__(self, row: Expected) -> dict[str, Any]:
+        """Score and signals of one row."""
+        knows = (
+            _uniform(self.seed, "knows", row.suite, row.model, row.task, row.example_id) < self.full
+        )
+        # Budgets share the uniform: what survives a small budget survives a larger one.
+        luck = _uniform(self.seed, "luck", *row.key[:6], row.seed)
+        success = knows
+        if row.arm != "full":
+            success = luck >= self.induced(row) if knows else luck < self.rescued
+        answer: dict[str, Any] = {"success": success}
+        for at, signal in enumerate(records.SIGNALS):
+            noise = _normal(self.seed, signal, *row.key)
+            shift = self.blame.get(signal, 0.0) * (knows and not success)
+            shift += self.difficulty.get(signal, 0.0) * (not success)
+            answer[signal] = noise + shift + 10.0 * (at == 0)
+        return answer
+
+
+def write(
+    folder: Path,
+    grid: list[Expected],
+    world: Callable[[Expected], dict[str, Any]],
+    *,
+    order: Callable[[list[Any]], list[Any]] = lambda rows: rows,
+) -> Path:
+    """A complete results folder; `order` may shuffle lines and shards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "grid.jsonl").write_bytes(lines(order(list(grid))))
+    shards: dict[tuple[str, str], list[Expected]] = defaultdict(list)
+    for row in grid:
+        shards[row.suite, row.shard_id].append(row)
+    for (suite, shard_id), rows in order(list(shards.items())):
+        shard = folder / suite / shard_id
+        shard.mkdir(parents=True)
+        (shard / "attempt-001.json").write_bytes(records.encode(attempt(shard_id)))
+        generations = [generation(row, world(row)) for row in order(rows)]
+        (shard / "generations.jsonl").write_bytes(lines(generations))
+        close(shard)
+    return folder
+
+
+def close(shard: Path) -> None:
+    """Write the footer that fits the log as it stands."""
+    data = (shard / "generations.jsonl").read_bytes()
+    rows = data.count(b"\n")
+    footer = Footer(
+        shard_id=shard.name,
+        shard_digest=DIGEST,
+        rows=rows,
+        sha256=hashlib.sha256(data).hexdigest(),
+        segments=[Segment(attempt=1, job_id=None, rows=rows)],
+        model_seconds=1.0,
+        ended_at="2026-11-01T00:00:00Z",
+    )
+    (shard / "footer.json").write_bytes(records.encode(footer))
+
+
+def attempt(shard_id: str, number: int = 1, **changes: Any) -> Attempt:
+    """One process start."""
+    fields: dict[str, Any] = {
+        "shard_id": shard_id,
+        "number": number,
+        "shard_digest": DIGEST,
+        "protocol_digest": "1" * 64,
+        "seal": None,
+        "anchor": "unanchored",
+        "git_commit": None,
+        "git_dirty": None,
+        "versions": {},
+        "host": "planted",
+        "slurm": {},
+        "device": "cpu",
+        "dtype": "float32",
+        "threads": 1,
+        "started_at": "2026-11-01T00:00:00Z",
+        "config": {},
+    }
+    return Attempt(**{**fields, **changes})
+
+
+def generation(row: Expected, answer: dict[str, Any]) -> Generation:
+    """A row with the given `success` and signals; everything else is filler."""
+    is_full, is_poisson = row.arm == "full", row.arm == "poisson"
+    absent = ABSENT.get(row.arm, set())
+    signals = {name: None if name in absent else answer.get(name) for name in records.SIGNALS}
+    signals["output_logprob"] = -answer["output_logprob"]  # raw: large means confident
+    if signals["margin"] is not None:
+        signals["margin"] = -answer["margin"]
+    radius = signals["certificate"]
+    return Generation(
+        **{name: getattr(row, name) for name in row.__struct_fields__},
+        attempt=1,
+        n_context=900,
+        n_prompt=1000,
+        n_evictable=1000,
+        expected_kept=1000.0 * (row.budget or 1),
+        realised_kept=1000.0 * (row.budget or 1),
+        tail_kept=100.0 if is_poisson else None,
+        first_step_cached=300.0,
+        n_generated=8,
+        text="planted",
+        score_name=SCORES[row.task],
+        score_value=answer.get("score", float(answer["success"])),
+        **signals,
+        undefined={name: "planted" for name, value in signals.items() if value is None},
+        certificate_steps=None if radius is None else [radius / 2, radius],
+        zero_variance_cells=0 if is_poisson else None,
+        min_logit_gap=0.1,
+        seconds=Timings(prefill=1.0, plan=0.1, decode=1.0, decode_arms=8),
+        stopped_by="stop_token",
+        keep_digest=None if is_full else DIGEST,
+    )
+
+
+def lines(rows: Iterable[msgspec.Struct]) -> bytes:
+    """JSON lines."""
+    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
+def _uniform(*key: Any) -> float:
+    digest = hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _normal(*key: Any) -> float:
+    # Sum of twelve uniforms: near enough to a normal, and the same on every machine.
+    digest = hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=48).digest()
+    words = np.frombuffer(digest, ">u4").astype(np.float64)
+    return float(words.sum() / 2**32 - 6.0)

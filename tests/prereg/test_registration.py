@@ -1,0 +1,173 @@
+"""Registrations: the shipped ones load, and every ambiguity is refused in one sentence."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kvexp.prereg.condition import State, verdict
+from kvexp.prereg.registration import RegistrationError, load, load_folder, seed
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "preregistration"
+
+
+def everything_has_a_file(claim_id):
+    return True
+
+
+def edited(tmp_path, *changes, name="R"):
+    """The embedded registration with literal replacements, each of which must apply."""
+    text = (SHIPPED / "embedded" / f"{name}.toml").read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("study", ["embedded", "demo"])
+def test_the_shipped_registrations_load(study):
+    found = load_folder(SHIPPED / study, everything_has_a_file)
+    claims = [claim for registered in found for claim in registered.content.claim]
+    assert claims == ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
+    assert found[1].content.parent == "R"
+    # Both runs were seen before the file was final: neither may say otherwise.
+    assert {registered.content.existing_data for registered in found} == {"after-analysis"}
+
+
+def test_the_demo_claims_what_embedded_claims():
+    for name in ("R", "S"):
+        embedded = load(SHIPPED / "embedded" / f"{name}.toml", everything_has_a_file).content
+        demo = load(SHIPPED / "demo" / f"{name}.toml", everything_has_a_file).content
+        assert demo.statistics == embedded.statistics
+        for claim_id, claim in embedded.claim.items():
+            other = demo.claim[claim_id]
+            assert (other.kill, other.support) == (claim.kill, claim.support)
+            assert other.quantities.keys() == claim.quantities.keys()
+            assert other.population.label == claim.population.label
+
+
+class Number:
+    def __init__(self, value, lo=None, hi=None):
+        self.value, self.lo, self.hi, self.n = value, lo, hi, 100
+
+
+# Table 1, Appendix C and Table 3 of the paper, the R4 gains as its text describes them.
+PAPER = {
+    "R1": ({"auc_pooled": Number(0.555, 0.543, 0.568), "models_above": Number(4)}, State.KILLED),
+    "R2": (
+        {"strongest": Number(0.592, 0.58, 0.61), "visible": Number(0), "certificate": Number(0.645, 0.63, 0.66)},
+        State.SURVIVED,
+    ),
+    "R2 induced": (
+        {"strongest": Number(0.726, 0.71, 0.74), "visible": Number(3), "certificate": Number(0.855, 0.84, 0.87)},
+        State.NOT_MET,
+    ),
+    "R3": ({"gain": Number(-0.004, -0.031, 0.025)}, State.NOT_MET),
+    "R3 16k": ({"gain": Number(-0.038, -0.065, -0.010)}, State.KILLED),
+    "R4": ({"aware": Number(-0.001, -0.004, 0.003), "stream": Number(0.001, -0.004, 0.006)}, State.KILLED),
+    "S1": ({"rise": Number(-0.016)}, State.KILLED),
+    "S2": ({"auc_pooled": Number(0.572, 0.562, 0.582)}, State.KILLED),
+    "S3": ({"tax": Number(0.003)}, State.KILLED),
+}
+
+
+@pytest.mark.parametrize("case", PAPER)
+def test_the_papers_numbers_give_the_papers_states(case):
+    claim_id = case.split()[0]
+    registered = load(SHIPPED / "embedded" / f"{claim_id[0]}.toml", everything_has_a_file)
+    question = registered.question(claim_id)
+    quantities, state = PAPER[case]
+    kill = question.kill.holds(quantities)
+    support = question.support.holds(quantities) if question.support else None
+    assert verdict(kill, support, question.support is not None) is state
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('statement = "The certificate predicts', 'kil = "x"\nstatement = "The certificate predicts'), "claim R1: the table has the unknown key `kil`"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0.60"\nkill = "auc_pooled < 0.5"'), "R.toml cannot"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc < 0.60"'), "'auc' is used but not declared"),
+        (('support = "models_above >= 1"\n', ""), "'models_above' is declared but decides nothing"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < "'), "not a complete expression"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled == 0.6"'), "not one comparison"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0"'), "no number can fulfil the kill"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled <= 1"'), "every number fulfils the kill"),
+        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled.lo > auc_pooled.hi"'), "no number can"),
+        (('kill = "gain.hi < 0"', 'kill = "gain.hi < gain.lo - 2"'), "no number can"),
+        (('support = "models_above >= 1"', 'support = "models_above >= 2"'), "support can never hold"),
+        (('support = "models_above >= 1"', 'support = "models_above.lo >= 1"'), "'models_above' has no interval"),
+        (("interval = false", "interval = 0"), "interval"),
+        (("range = [-1, 1]", "range = [1, -1]"), "two finite, rising numbers"),
+        (("range = [-1, 1]", "range = [-1, inf]"), "two finite, rising numbers"),
+        (('label = "own_failure"', 'label = "failure"'), "failure"),
+        (('arms = ["poisson"]', "arms = []"), "length"),
+        (('id = "R"', 'id = "Q"'), "'Q' must be the file's name"),
+        (("otherwise = 1.0", "other = 1.0"), "'otherwise'"),
+        (("level = 0.95", "level = 95"), "level"),
+        (("draws = 500", "draws = 500\nseed = 1"), "seed"),
+        (('existing_data = "after-analysis"', 'existing_data = "none"'), "existing_data"),
+        (('existing_data = "after-analysis"\n', ""), "existing_data"),
+        (("claim.R1", "claim.r-1"), "claim r-1: an id is a capital letter"),
+        (('{ tasks = ["words", "facts"] } }', '{ task = ["words"] } }'), "claim R4: a variant's population: the table has the unknown key `task`"),
+        (('{ kill = "aware <= 0 and', '{ kill = "awake <= 0 and'), "'awake' is used but not declared"),
+    ],
+)
+def test_a_bad_registration_is_refused_in_one_sentence(tmp_path, change, message):
+    path = edited(tmp_path, change)
+    with pytest.raises(RegistrationError, match=re.escape(message)) as caught:
+        load(path, everything_has_a_file)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_a_claim_needs_its_file(tmp_path):
+    path = edited(tmp_path)
+    with pytest.raises(RegistrationError, match="claim R3 has no file"):
+        load(path, lambda claim_id: claim_id != "R3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([('parent = "R"\n', "")], "S1 decides on 'embedded-1k', which neither"),
+        ([('parent = "R"', 'parent = "Q"')], "parent 'Q' is not in this folder"),
+        ([('parent = "R"', 'parent = "S"')], "parent 'S' is not in this folder"),
+        ([("claim.S2", "claim.R2")], "claim R2 stands in"),
+        ([('suites = ["embedded-2k"]\nstopping', 'suites = ["embedded-1k"]\nstopping')], "suite embedded-1k stands"),
+    ],
+)
+def test_files_of_a_study_fit_together(tmp_path, changes, message):
+    edited(tmp_path)
+    edited(tmp_path, *changes, name="S")
+    with pytest.raises(RegistrationError, match=re.escape(message)):
+        load_folder(tmp_path, everything_has_a_file)
+
+
+def test_an_empty_or_absent_folder_is_an_error(tmp_path):
+    with pytest.raises(RegistrationError, match="holds no registration"):
+        load_folder(tmp_path, everything_has_a_file)
+    with pytest.raises(RegistrationError, match="is not a folder"):
+        load_folder(tmp_path / "absent", everything_has_a_file)
+
+
+def test_a_variant_changes_what_it_names_and_nothing_else():
+    registered = load(SHIPPED / "embedded" / "R.toml", everything_has_a_file)
+    own = registered.question("R4")
+    claim = registered.content.claim["R4"]
+    other = registered.question("R4", claim.sensitivity["q = 0.9"])
+    assert other.parameters == {**own.parameters, "q": 0.9}
+    assert (other.population, other.success, other.seed) == (own.population, own.success, own.seed)
+    reading = registered.question("R4", claim.readings["real tasks only"])
+    assert reading.population.tasks == ["words", "facts"]
+    assert reading.population.budgets == own.population.budgets
+    assert registered.question("R1", claim.sensitivity["f1 >= 0.3"]).success["token_f1"] == 0.3
+
+
+def test_seeds_depend_on_the_file_and_the_claim():
+    seeds = {seed(digest, claim) for digest in ("0" * 64, "1" * 64) for claim in ("R1", "R2")}
+    assert len(seeds) == 4
+    assert seed("0" * 64, "R1") == seed("0" * 64, "R1")

@@ -1,0 +1,174 @@
+"""Generated tasks: the same bytes everywhere, matched across lengths, answerable from the context."""
+
+import hashlib
+import os
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kvexp.errors import ConfigError
+from kvexp.tasks import Task, families, task_family
+from kvexp.tasks._vocabulary import CITIES, FIRST_NAMES, SURNAMES, WORDS
+
+TASKS = ["facts", "passcodes", "words"]
+LENGTHS = [512, 1024, 2048, 4096]
+SEED = 9000
+SMOLLM2 = Path(
+    os.environ.get("KVEXP_TEST_TOKENIZER", Path.home() / ".cache" / "kvexp" / "pilot-smollm2")
+)
+
+# sha256 of the whole prompts of the first 5 examples at 1,024 tokens. Another value means other data:
+# logs made before and after the change must not be mixed.
+GOLDEN = {
+    "facts": "?",
+    "passcodes": "?",
+    "words": "?",
+}
+
+
+@pytest.fixture(params=TASKS)
+def task(request) -> Task:
+    return task_family(request.param)()
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def test_prompts_are_the_same_bytes_on_every_machine():
+    found = {}
+    for name in TASKS:
+        family = task_family(name)()
+        parts = [family.prompt(q) for q in family.load(5, SEED, 1024)]
+        text = "\0".join(p.before + p.context + p.after + p.answer_prefix for p in parts)
+        found[name] = hashlib.sha256(text.encode()).hexdigest()
+    assert found == GOLDEN
+
+
+def test_an_example_does_not_depend_on_how_many_are_loaded(task):
+    assert task.load(2, SEED, 512) == task.load(5, SEED, 512)[:2]
+
+
+def test_seeds_give_different_examples(task):
+    ours, theirs = task.load(20, SEED, 512), task.load(20, SEED + 1, 512)
+    assert len({q.example_id for q in ours + theirs}) == 40
+    assert len({q.context for q in ours + theirs}) == 40
+    assert len({q.question for q in ours + theirs}) > 30
+
+
+def test_lengths_are_matched(task):
+    """Same ids, facts and questions; the shorter text is the longer one with pieces cut out."""
+    by_length = [task.load(10, SEED, length) for length in LENGTHS]
+    for versions in zip(*by_length, strict=True):
+        short = versions[0]
+        for q in versions:
+            assert (q.example_id, q.question, q.references) == (
+                short.example_id,
+                short.question,
+                short.references,
+            )
+            assert _facts(q) == _facts(short)
+        for less, more in pairwise(versions):
+            lines = iter(_sentences(more.context))
+            assert all(sentence in lines for sentence in _sentences(less.context))
+
+
+def _facts(question) -> list[str]:
+    return [question.context[start:end] for start, end in question.needle_spans]
+
+
+def _sentences(context: str) -> list[str]:
+    return re.split(r"(?<=\.)\s", context)
+
+
+def test_facts_keep_their_depth(task):
+    for short, long in zip(task.load(20, SEED, 1024), task.load(20, SEED, 2048), strict=True):
+        for less, more in zip(short.needle_spans, long.needle_spans, strict=True):
+            depths = less[0] / len(short.context), more[0] / len(long.context)
+            assert abs(depths[0] - depths[1]) < 0.1
+
+
+def test_facts_are_spread_over_the_context(task):
+    questions = task.load(100, SEED, 1024)
+    depths = [s / len(q.context) for q in questions for s, _ in q.needle_spans]
+    quarters = [sum(k / 4 <= d < (k + 1) / 4 for d in depths) / len(depths) for k in range(4)]
+    assert min(quarters) > 0.15
+
+
+def test_an_answer_occurs_only_in_its_fact(task):
+    for q in task.load(100, SEED, 2048):
+        facts, rest = _facts(q), q.context
+        for fact in facts:
+            rest = rest.replace(fact, " ")
+        for answer in q.references:
+            answer_words = rf"\b{_words(answer)}\b"
+            assert sum(bool(re.search(answer_words, _words(f))) for f in facts) == 1
+            assert not re.search(answer_words, _words(rest))
+
+
+def test_prompts_fit_the_interface(task):
+    for q in task.load(100, SEED, 512):
+        parts = task.prompt(q)
+        assert parts.after.count(q.question) == 1
+        assert parts.context == q.context == q.context.strip()
+        assert parts.question == q.question
+        for answer in q.references:
+            assert answer not in parts.before + parts.after + parts.answer_prefix
+
+
+def test_the_reference_answers_itself(task):
+    for q in task.load(20, SEED, 512):
+        assert task.score(" " + " and ".join(q.references) + ".", q) == 1.0
+        assert task.score("I do not know.", q) == 0.0
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("name", TASKS)
+def test_contexts_have_the_nominal_length_in_tokens(name, length):
+    if not (SMOLLM2 / "tokenizer.json").exists():
+        pytest.skip(f"no tokenizer in {SMOLLM2}")
+    tokenizers = pytest.importorskip("tokenizers")
+    tokenizer = tokenizers.Tokenizer.from_file(str(SMOLLM2 / "tokenizer.json"))
+    questions = task_family(name)().load(30, SEED, length)
+    encoded = tokenizer.encode_batch([q.context for q in questions], add_special_tokens=False)
+    shares = [len(e.ids) / length for e in encoded]
+    assert abs(sum(shares) / len(shares) - 1) < 0.05
+    assert 0.85 < min(shares) < max(shares) < 1.15
+
+
+@pytest.mark.parametrize("length", [0, -1, 100, 10_000_000])
+def test_a_length_out_of_range_is_an_error(task, length):
+    with pytest.raises(ConfigError, match="context_tokens"):
+        task.load(1, SEED, length)
+
+
+def test_vocabularies_are_large_and_without_repeats():
+    assert len(WORDS) >= 150
+    assert len(CITIES) >= 100
+    assert len(FIRST_NAMES) * len(SURNAMES) >= 100
+    for words in (WORDS, CITIES, FIRST_NAMES, SURNAMES):
+        assert len(set(words)) == len(words)
+
+
+def test_families_are_the_files_of_the_folder():
+    assert set(TASKS) <= set(families())
+    assert not {"base", "haystack"} & set(families())
+
+
+@pytest.mark.parametrize("name", ["passcode", "base", "haystack", "_contexts", "os", "", "../x"])
+def test_an_unknown_family_is_a_one_sentence_error(name):
+    with pytest.raises(ConfigError, match="no task family"):
+        task_family(name)
+
+
+def test_a_misspelt_family_gets_a_suggestion():
+    with pytest.raises(ConfigError, match="did you mean 'passcodes'"):
+        task_family("passcode")
+
+
+@pytest.mark.parametrize("parameters", [{"n_codes": 0}])
+def test_parameters_out_of_range_are_errors(parameters):
+    with pytest.raises(ConfigError, match="n_codes"):
+        task_family("passcodes")(**parameters)

@@ -1,0 +1,133 @@
+"""Scores: edge cases, hostile answers, and agreement with another project's LongBench scorer."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kvexp.scoring import (
+    SCORERS,
+    all_present,
+    classification,
+    count,
+    exact_match,
+    normalise,
+    retrieval,
+    string_match_all,
+    string_match_part,
+    token_f1,
+)
+
+PEER_SCORES = Path(__file__).parents[2] / "shared" / "data" / "peer_scores.jsonl"
+PEER_SCORERS = {"passage_count": count, "passage_retrieval_en": retrieval}
+
+
+def _peer_score(row: dict) -> float:
+    if row["all_classes"]:
+        return classification(row["pred"], row["answers"], row["all_classes"])
+    return PEER_SCORERS.get(row["dataset"], token_f1)(row["pred"], row["answers"])
+
+
+def test_scores_of_another_project_are_reproduced_exactly():
+    if not PEER_SCORES.exists():
+        pytest.skip(f"{PEER_SCORES} is absent: the scores of other projects are not distributed")
+    rows = [json.loads(line) for line in PEER_SCORES.read_text("utf-8").splitlines()]
+    assert len(rows) == 102
+    differ = [row["_id"] for row in rows if _peer_score(row) != row["score"]]
+    assert differ == []
+
+
+def test_normalise_removes_case_punctuation_and_articles():
+    assert normalise(" The  Cat, a DOG; an 'ant'!\n") == "cat dog ant"
+    assert normalise("theatre anthem aorta") == "theatre anthem aorta"
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "score"),
+    [
+        ("the maple tree", ["maple tree"], 1.0),
+        ("maple", ["maple tree"], 2 / 3),
+        ("maple maple", ["maple tree"], 0.5),
+        ("oak", ["maple tree"], 0.0),
+        ("oak", ["maple", "Oak."], 1.0),
+        ("", [""], 0.0),
+        ("maple", [], 0.0),
+    ],
+)
+def test_token_f1(answer, references, score):
+    assert token_f1(answer, references) == pytest.approx(score, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "score"),
+    [
+        (" Maple.", ["maple"], 1.0),
+        ("a maple", ["maple"], 1.0),
+        ("maple tree", ["maple"], 0.0),
+        ("", [""], 0.0),
+        ("the", ["."], 0.0),
+        ("maple", [], 0.0),
+    ],
+)
+def test_exact_match(answer, references, score):
+    assert exact_match(answer, references) == score
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("Paragraph 7", 1.0),
+        ("7", 1.0),
+        ("Paragraph 7 or paragraph 9", 0.5),
+        ("Paragraph 17", 0.0),
+        ("Paragraph seven", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_retrieval_is_the_share_of_numbers_that_are_right(answer, score):
+    assert retrieval(answer, ["Paragraph 7"]) == score
+
+
+def test_count_takes_bare_numbers():
+    assert count("There are 12, not 13.", ["12"]) == 0.5
+    assert count("012", ["12"]) == 0.0
+
+
+def test_classification_does_not_count_parts_of_the_right_name():
+    classes = ["Order", "Order, rank", "Animal"]
+    assert classification("Order, rank", ["Order, rank"], classes) == 1.0
+    assert classification("Animal or Order, rank", ["Order, rank"], classes) == 0.5
+    assert classification("none of them", ["Animal"], classes) == 0.0
+
+
+def test_all_present_wants_every_code_as_a_word_of_its_own():
+    codes = ["12345", "67890"]
+    assert all_present("67890 and 12345.", codes) == 1.0
+    assert all_present("12345 only", codes) == 0.0
+    assert all_present("123456 67890", codes) == 0.0
+    assert all_present("anything", []) == 0.0
+
+
+def test_ruler_scores_look_for_parts_of_the_answer():
+    assert string_match_all("AB and cd", ["ab", "CD", "ef", "gh"]) == 0.5
+    assert string_match_part("AB and cd", ["zz", "CD"]) == 1.0
+    assert string_match_part("AB", []) == string_match_all("AB", []) == 0.0
+
+
+HOSTILE = [
+    "",
+    "9" * 1_000_000,
+    "1 " * 200_000,
+    "Paragraph " * 50_000,
+    "\ud800\x00\u202e",
+    "٣٤ Ⅻ ² İ",
+    "(((((((([[[[\\",
+    " ".join(["a"] * 200_000),
+]
+
+
+@pytest.mark.parametrize("name", sorted(SCORERS))
+@pytest.mark.parametrize("answer", HOSTILE, ids=lambda text: ascii(text[:12]))
+def test_every_score_of_a_hostile_answer_lies_between_0_and_1(name, answer):
+    for references in ([], [""], ["Paragraph 3"], ["(["], [answer]):
+        assert 0.0 <= SCORERS[name](answer, references) <= 1.0
