@@ -26,9 +26,7 @@ def to_text(report: Report, *, is_full: bool) -> str:
             lines += _rate_table("accuracy", suite, section.details.accuracy)
             lines += _rate_table("induced-failure rate", suite, section.details.induced)
     if not is_full:
-        lines.append(
-            "All arms, signals and tasks: verdicts.md; everything for machines: verdicts.json"
-        )
+        lines.append("All arms, signals and tasks: verdicts.md; everything for machines: verdicts.json")
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
@@ -105,9 +103,7 @@ def _variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         names = list(verdict.registered.content.claim[verdict.claim_id].quantities)
         yield RULE
-        yield f"{verdict.claim_id:36}{'kill':9}" + "".join(
-            f"{name:{_width(name)}}" for name in names
-        )
+        yield f"{verdict.claim_id:36}{'kill':9}" + "".join(f"{name:{_width(name)}}" for name in names)
         yield _variant("as registered", verdict.answer, names)
         for name, answer in verdict.readings.items():
             yield _variant(f"reading: {name}", answer, names)
@@ -140,9 +136,7 @@ def _panel_tables(section: Section, is_full: bool) -> Iterator[str]:
     ]
     for suite, tasks, arm in dict.fromkeys((row.suite, row.tasks, row.arm) for row in rows):
         yield f"AUC on {suite}, {tasks} tasks, arm {arm}"
-        yield (
-            f"{'label':17}{'signal':16}{'positive/rows':>15}  {'pooled':22}{'stratified':22}cell"
-        )
+        yield (f"{'label':17}{'signal':16}{'positive/rows':>15}  {'pooled':22}{'stratified':22}cell")
         yield RULE
         for row in rows:
             if (row.suite, row.tasks, row.arm) == (suite, tasks, arm):

@@ -175,9 +175,7 @@ class Data:
             seed=self._seed,
         )
 
-    def _with_signals(
-        self, rows: pd.DataFrame, signals: Sequence[str]
-    ) -> tuple[pd.DataFrame, str, str]:
+    def _with_signals(self, rows: pd.DataFrame, signals: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
         """Rows where the signals are defined, why these are too few, and a note on those left out."""
         defined = rows[list(signals)].notna().all(axis=1)
         lost, names = int((~defined).sum()), " and ".join(signals)
@@ -189,9 +187,7 @@ class Data:
 
     def _auc_of(self, rows: pd.DataFrame, score: Floats, note: str, within: bool) -> Statistic:
         stratum = strata(rows, WITHIN) if within else None
-        statistic = statistics.auc(
-            score, _bools(rows, "positive"), _clusters(rows), _ids(rows), stratum
-        )
+        statistic = statistics.auc(score, _bools(rows, "positive"), _clusters(rows), _ids(rows), stratum)
         return replace(statistic, note=note)
 
 

@@ -103,6 +103,8 @@ def answer(study: Study, question: Question) -> Answer:
 
 def problems_touching(study: Study, rows: pd.DataFrame) -> tuple[str, ...]:
     """Contradictions in the shards that these rows of the table belong to."""
+    if not study.problems:
+        return ()
     pairs = rows[["suite", "shard_id"]].drop_duplicates()
     shards = set(zip(pairs["suite"], pairs["shard_id"], strict=True))
     return tuple(problem.message for problem in study.problems if problem.touches(shards))
@@ -128,10 +130,7 @@ def _reason(study: Study, suite: str, shard_id: str) -> str:
 def _verdict(study: Study, registered: Registered, claim_id: str) -> Verdict:
     claim = registered.content.claim[claim_id]
     readings, sensitivity = (
-        {
-            name: answer(study, registered.question(claim_id, change))
-            for name, change in group.items()
-        }
+        {name: answer(study, registered.question(claim_id, change)) for name, change in group.items()}
         for group in (claim.readings, claim.sensitivity)
     )
     own = answer(study, registered.question(claim_id))

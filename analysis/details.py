@@ -119,9 +119,7 @@ def _rates(study: Study, registered: Registered, suite: str, label: Label) -> It
     real = data.rows["task"].isin(registered.content.details.tasks)
     groups = [(task, data.rows[data.rows["task"] == task]) for task in tasks]
     for task, group in [*groups, (None, data.rows[real])]:
-        cells = group.groupby(
-            ["arm", "condition", "budget"], observed=True, dropna=False, sort=True
-        )
+        cells = group.groupby(["arm", "condition", "budget"], observed=True, dropna=False, sort=True)
         for (arm, condition, budget), rows in cells:
             is_full = not isinstance(condition, str)
             if is_full and label != "success":

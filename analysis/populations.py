@@ -60,9 +60,7 @@ def check(table: pd.DataFrame, population: Population, where: str) -> None:
     for column, wanted in _axes(population):
         for value in wanted or ():
             if not (mask & (table[column] == value).to_numpy()).any():
-                raise RegistrationError(
-                    f"{where}: no selected row of the grid has {column} '{value}'"
-                )
+                raise RegistrationError(f"{where}: no selected row of the grid has {column} '{value}'")
     rows = table[mask]
     if LABELS[population.label].needs_full and (rows["full_at"] < 0).any():
         suites = ", ".join(sorted(set(rows.loc[rows["full_at"] < 0, "suite"].astype(str))))
@@ -74,18 +72,14 @@ def check(table: pd.DataFrame, population: Population, where: str) -> None:
 def succeeded(table: pd.DataFrame, thresholds: Mapping[str, float]) -> Bools:
     """Whether each row of the table is a success; False where the row is not present."""
     names = table["score_name"]
-    limits = np.array(
-        [thresholds.get(name, thresholds[OTHERWISE]) for name in names.cat.categories]
-    )
+    limits = np.array([thresholds.get(name, thresholds[OTHERWISE]) for name in names.cat.categories])
     codes = names.cat.codes.to_numpy(np.int64)
     limit = np.append(limits, np.inf)[codes]  # code -1, no row: the limit nobody reaches
     success: Bools = table["score_value"].to_numpy(np.float64) >= limit
     return success
 
 
-def labelled(
-    table: pd.DataFrame, population: Population, thresholds: Mapping[str, float]
-) -> pd.DataFrame:
+def labelled(table: pd.DataFrame, population: Population, thresholds: Mapping[str, float]) -> pd.DataFrame:
     """The selected rows, all present, with the columns that statistics read.
 
     Adds success, full_success (False where the grid has no full row), counts, positive (bool), and

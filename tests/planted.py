@@ -91,9 +91,7 @@ class World:
 
     def __call__(self, row: Expected) -> dict[str, Any]:
         """Score and signals of one row."""
-        knows = (
-            _uniform(self.seed, "knows", row.suite, row.model, row.task, row.example_id) < self.full
-        )
+        knows = _uniform(self.seed, "knows", row.suite, row.model, row.task, row.example_id) < self.full
         # Budgets share the uniform: what survives a small budget survives a larger one.
         luck = _uniform(self.seed, "luck", *row.key[:6], row.seed)
         success = knows
@@ -134,7 +132,7 @@ def write(
 def close(shard: Path) -> None:
     """Write the footer that fits the log as it stands."""
     data = (shard / "generations.jsonl").read_bytes()
-    rows = data.count(b"\n")
+    rows = data.count(b"\n") - data.count(b'{"kind":"failed/1"')
     footer = Footer(
         shard_id=shard.name,
         shard_digest=DIGEST,

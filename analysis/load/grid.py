@@ -84,9 +84,7 @@ def _table(rows: list[Expected]) -> pd.DataFrame:
 
 
 def _categories(values: list[str | None]) -> pd.Categorical:
-    return pd.Categorical(
-        values, categories=sorted({value for value in values if value is not None})
-    )
+    return pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
 
 
 def _codes(table: pd.DataFrame, name: str) -> Integers:

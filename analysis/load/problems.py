@@ -21,6 +21,4 @@ class Problem:
         """Whether rows of any of these (suite, shard) pairs are in doubt."""
         if not self.suite:
             return True
-        return any(
-            suite == self.suite and self.shard_id in ("", shard_id) for suite, shard_id in shards
-        )
+        return any(suite == self.suite and self.shard_id in ("", shard_id) for suite, shard_id in shards)

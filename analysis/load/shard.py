@@ -115,6 +115,4 @@ def _one(reader: Reader[R], path: Path) -> R:
     try:
         return reader(path.read_bytes())
     except RecordError as error:
-        raise RecordError(
-            f"{path}: not a record this version of the analysis reads ({error})"
-        ) from None
+        raise RecordError(f"{path}: not a record this version of the analysis reads ({error})") from None

@@ -160,9 +160,7 @@ def _absence(shard: Shard) -> str:
     return reason
 
 
-def _mixed_attempts(
-    shards: Iterable[tuple[str, Shard]], owners: Mapping[str, str]
-) -> list[Problem]:
+def _mixed_attempts(shards: Iterable[tuple[str, Shard]], owners: Mapping[str, str]) -> list[Problem]:
     """Attempts of one registration share the anchor, attempts of the study share the protocol digest."""
     anchors: dict[str, dict[str, str]] = {}
     protocols: dict[str, str] = {}

@@ -20,9 +20,7 @@ def auc(
     stratum = np.zeros(len(score), np.int64) if stratum is None else stratum
     positives, negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
     if not len(np.intersect1d(stratum[positives], stratum[negatives])):
-        return undefined(
-            f"one class only: {len(positives)} of {len(score)} rows are positive", rows
-        )
+        return undefined(f"one class only: {len(positives)} of {len(score)} rows are positive", rows)
     code = _dense_rank(stratum, score)
     negatives = negatives[np.argsort(code[negatives], kind="stable")]
     first = np.searchsorted(stratum[negatives], stratum[positives], "left")

@@ -106,6 +106,4 @@ class Resamples:
                 lo, hi = float(ends[0]), float(ends[1])
             if gaps and not reason:
                 point = point.noted(f"undefined in {gaps} of {len(values)} resamples")
-        return Estimate(
-            point.value, lo, hi, point.n, point.clusters, undefined=reason, note=point.note
-        )
+        return Estimate(point.value, lo, hi, point.n, point.clusters, undefined=reason, note=point.note)

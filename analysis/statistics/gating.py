@@ -38,9 +38,7 @@ def gated(
     return Statistic(of, rows)
 
 
-def random_gate(
-    before: Floats, after: Floats, q: float, cluster: Integers, rows: Integers
-) -> Statistic:
+def random_gate(before: Floats, after: Floats, q: float, cluster: Integers, rows: Integers) -> Statistic:
     """Exact expectation of gating a random share q: (1 - q) mean(before) + q mean(after)."""
     if not len(before):
         return undefined("no rows to gate", rows)

@@ -73,9 +73,7 @@ class Statistics(Strict, frozen=True, kw_only=True):
     draws: Annotated[int, msgspec.Meta(ge=2, le=100_000)]
     min_clusters: Annotated[int, msgspec.Meta(ge=2)]
     undefined_resamples_max: Share  # above it there is no interval
-    undefined_rows_max: (
-        Share  # share of rows without a signal above which its statistics are undefined
-    )
+    undefined_rows_max: Share  # share of rows without a signal above which its statistics are undefined
 
 
 class Details(Strict, frozen=True, kw_only=True):
@@ -225,9 +223,7 @@ def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
     if content.id != path.stem:
         raise RegistrationError(f"{path}: the id '{content.id}' must be the file's name")
     if OTHERWISE not in content.success:
-        raise RegistrationError(
-            f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores"
-        )
+        raise RegistrationError(f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores")
     registered = Registered(content, path, hashlib.sha256(raw).hexdigest())
     for claim_id in content.claim:
         _check_claim(registered, claim_id, has_claim_file)
@@ -253,9 +249,7 @@ def _in_words(error: Exception) -> str:
     return text.replace("Object contains unknown field", "the table has the unknown key")
 
 
-def _check_claim(
-    registered: Registered, claim_id: str, has_claim_file: Callable[[str], bool]
-) -> None:
+def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable[[str], bool]) -> None:
     where = f"{registered.path}: claim {claim_id}"
     claim = registered.content.claim[claim_id]
     if not _CLAIM_ID.fullmatch(claim_id):
@@ -271,9 +265,7 @@ def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
     if not _NAME.fullmatch(name) or name in ("and", "or", "not"):
         raise RegistrationError(f"{where}: '{name}' is not a name of small letters, digits and _")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise RegistrationError(
-            f"{where}: the range of '{name}' must be two finite, rising numbers"
-        )
+        raise RegistrationError(f"{where}: the range of '{name}' must be two finite, rising numbers")
 
 
 def _check_names(question: Question, where: str) -> None:
@@ -284,9 +276,7 @@ def _check_names(question: Question, where: str) -> None:
     if used - declared:
         raise RegistrationError(f"{where}: {_quoted(used - declared)} is used but not declared")
     if declared - used:
-        raise RegistrationError(
-            f"{where}: {_quoted(declared - used)} is declared but decides nothing"
-        )
+        raise RegistrationError(f"{where}: {_quoted(declared - used)} is declared but decides nothing")
     for name, field in itertools.chain(*(condition.fields for condition in conditions)):
         if field in ("lo", "hi") and not question.quantities[name].interval:
             raise RegistrationError(f"{where}: '{name}' has no interval, so no .{field}")
@@ -308,13 +298,9 @@ def _check_reachable(question: Question, where: str) -> None:
         if killed and spared and supported:
             return
     if not killed:
-        raise RegistrationError(
-            f"{where}: no number can fulfil the kill condition '{question.kill.text}'"
-        )
+        raise RegistrationError(f"{where}: no number can fulfil the kill condition '{question.kill.text}'")
     if not spared:
-        raise RegistrationError(
-            f"{where}: every number fulfils the kill condition '{question.kill.text}'"
-        )
+        raise RegistrationError(f"{where}: every number fulfils the kill condition '{question.kill.text}'")
     raise RegistrationError(f"{where}: the support can never hold unless the claim is killed")
 
 
@@ -373,16 +359,12 @@ def _refuse_repeats(noun: str, owners: Iterable[tuple[str, Registered]]) -> None
     seen: dict[str, Registered] = {}
     for name, registered in owners:
         if name in seen:
-            raise RegistrationError(
-                f"{noun} {name} stands in {seen[name].path} and {registered.path}"
-            )
+            raise RegistrationError(f"{noun} {name} stands in {seen[name].path} and {registered.path}")
         seen[name] = registered
 
 
 def _changed(population: Population, change: dict[str, Any], where: str) -> Population:
-    table = {
-        key: value for key, value in msgspec.to_builtins(population).items() if value is not None
-    }
+    table = {key: value for key, value in msgspec.to_builtins(population).items() if value is not None}
     try:
         return msgspec.convert({**table, **change}, Population)
     except msgspec.ValidationError as error:

@@ -56,7 +56,11 @@ def encode_prompt(
             f"the question {question[:60]!r} must stand exactly once in the text after the context"
         )
     start = offset + after.index(question)
-    ids = [_ids(tokenizer, text) for text in (prefix, context)]
+    ids = [
+        list(tokenizer(prefix, add_special_tokens=False)["input_ids"]),
+        # A context is data: "<|im_end|>" in it is text and ends no turn.
+        list(tokenizer(context, add_special_tokens=False, split_special_tokens=True)["input_ids"]),
+    ]
     encoded = tokenizer(suffix + answer_prefix, add_special_tokens=False, return_offsets_mapping=True)
     begin = len(ids[0]) + len(ids[1])
     inside = [
@@ -79,10 +83,6 @@ def check_length(prompt: Prompt, max_new_tokens: int, max_positions: int) -> Non
             f"a prompt of {prompt.n} tokens and an answer of {max_new_tokens} exceed the model's "
             f"{max_positions} positions: use a shorter context"
         )
-
-
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _render(tokenizer: Any, before: str, after: str, chat: bool) -> tuple[str, str]:

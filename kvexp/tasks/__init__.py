@@ -30,9 +30,7 @@ def task_family(name: str) -> type[Task]:
     own = [
         value
         for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Task)
-        and value.__module__ == module.__name__
+        if isinstance(value, type) and issubclass(value, Task) and value.__module__ == module.__name__
     ]
     if len(own) != 1:
         raise ConfigError(

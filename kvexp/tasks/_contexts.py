@@ -52,9 +52,7 @@ def build(
 ) -> Context:
     """Put the facts at their depths (ascending) into filler that has none of the words to avoid."""
     if not SHORTEST <= tokens <= LONGEST:
-        raise ConfigError(
-            f"context_tokens is {tokens}, but generated tasks have {SHORTEST} to {LONGEST}"
-        )
+        raise ConfigError(f"context_tokens is {tokens}, but generated tasks have {SHORTEST} to {LONGEST}")
     pieces = _layout(depths, avoid, choices)
     filler_words = tokens * WORDS_PER_TOKEN - sum(map(_size, facts))
     text, spans = "", []
@@ -71,9 +69,7 @@ def _shares(depths: Sequence[float]) -> list[float]:
     return [after - before for before, after in pairwise(ends)]
 
 
-def _layout(
-    depths: Sequence[float], avoid: Collection[str], choices: Choices
-) -> list[list[_Sentence]]:
+def _layout(depths: Sequence[float], avoid: Collection[str], choices: Choices) -> list[list[_Sentence]]:
     """The filler before, between and after the facts, long enough for the longest context."""
     stream = _stream(frozenset(w.lower() for w in avoid), choices)
     pieces = []

@@ -58,6 +58,6 @@ SURNAMES: tuple[str, ...] = tuple(
 )
 
 
-def one_of_each(items: Sequence[str]) -> str:
+def listed(items: Sequence[str]) -> str:
     """A list in English: "a, b and c"."""
     return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

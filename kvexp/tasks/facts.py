@@ -7,6 +7,7 @@ statement is mostly phrased in other words than the question.
 
 from dataclasses import dataclass
 
+from kvexp.errors import InputError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
 from kvexp.tasks._vocabulary import CITIES, FIRST_NAMES, SURNAMES
@@ -107,7 +108,6 @@ class Facts(Task):
     score_name = "token_f1"
 
     def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        """See Task.load."""
         return [self._example(seed, index, context_tokens) for index in range(n_examples)]
 
     def _example(self, seed: int, index: int, context_tokens: int) -> Question:
@@ -137,7 +137,6 @@ class Facts(Task):
         )
 
     def prompt(self, question: Question) -> PromptText:
-        """See Task.prompt."""
         return PromptText(
             before="Read the following text. It mentions a few people.\n\n",
             context=question.context,
@@ -148,10 +147,10 @@ class Facts(Task):
 
 
 def _prefix(question: str) -> str:
-    """The start of the answer: the relation is the one whose question has the same words around {p}."""
+    """The start of the answer; the words around the person tell which relation is asked for."""
     for relation in RELATIONS:
         before, after = relation.question.split("{p}")
         if question.startswith(before) and question.endswith(after):
-            person = question[len(before) : len(question) - len(after)]
+            person = question.removeprefix(before).removesuffix(after)
             return relation.prefix.format(p=person)
-    return ""
+    raise InputError(f"{question!r} is not a question of this family")

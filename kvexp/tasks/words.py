@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
+from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
 from kvexp.tasks._vocabulary import CITIES, WORDS
 from kvexp.tasks.base import PromptText, Question, Task
+
+_MOST_FACTS = 20
+# Said twice, because a single mention is lost by almost every stream arm of the pilot at any budget.
+_FACT = "The secret word for {key} is {word}. Whoever comes to {key} has to say {word}."
+_QUESTION = "What is the secret word for {key}?"
 
 
 @dataclass(frozen=True)
@@ -13,36 +19,39 @@ class Words(Task):
     """Asks for the secret word of one city; the other facts have other cities and words.
 
     Attributes:
-        n_facts: facts in the text, the wanted one included.
+        n_facts: facts in the text, the wanted one included, 1 to 20.
     """
 
     n_facts: int = 3
 
     score_name = "exact_match"
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_facts <= _MOST_FACTS:
+            raise ConfigError(f"n_facts is {self.n_facts}, but must be 1 to {_MOST_FACTS}")
+
     def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        """See Task.load."""
         return [self._example(seed, index, context_tokens) for index in range(n_examples)]
 
     def _example(self, seed: int, index: int, context_tokens: int) -> Question:
         choices = Choices("words", seed, index)
         keys = choices.sample(CITIES, self.n_facts)
         words = choices.sample(WORDS, self.n_facts)
-        facts = [f"The secret word for {k} is {w}." for k, w in zip(keys, words, strict=True)]
+        facts = [_FACT.format(key=k, word=w) for k, w in zip(keys, words, strict=True)]
         wanted = choices.below(self.n_facts)
         depths = spread(self.n_facts, choices)
         context = build(facts, depths, [*keys, *words], context_tokens, choices)
         return Question(
             example_id=f"{seed}-{index:03d}",
             context=context.text,
-            question=f"What is the secret word for {keys[wanted]}?",
+            question=_QUESTION.format(key=keys[wanted]),
             references=(words[wanted],),
             needle_spans=context.spans,
         )
 
     def prompt(self, question: Question) -> PromptText:
-        """See Task.prompt."""
-        key = question.question.removeprefix("What is the secret word for ").removesuffix("?")
+        before, after = _QUESTION.split("{key}")
+        key = question.question.removeprefix(before).removesuffix(after)
         return PromptText(
             before="Read the following text. Some secret words are hidden in it.\n\n",
             context=question.context,

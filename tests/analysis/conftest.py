@@ -1,6 +1,7 @@
 """Planted studies, and the shipped registration that judges them."""
 
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -39,10 +40,16 @@ def plant(tmp_path, owners):
     return write
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("template") / "embedded"
+    return planted.write(folder, planted.plan(examples=12), planted.World())
+
+
 @pytest.fixture
-def whole(tmp_path):
-    """A complete, sound results folder called `embedded`."""
-    return planted.write(tmp_path / "embedded", planted.plan(examples=12), planted.World())
+def whole(tmp_path, template):
+    """A complete, sound results folder called `embedded`, to be damaged at will."""
+    return shutil.copytree(template, tmp_path / "embedded")
 
 
 @pytest.fixture

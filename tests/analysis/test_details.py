@@ -7,12 +7,13 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from analysis.details import describe
+from analysis.load import load
 from tests import planted
 from tests.planted import SHORT, World
 
 
-@pytest.fixture
-def told(plant, registrations):
+@pytest.fixture(scope="module")
+def told(tmp_path_factory, registrations, owners):
     """The details of the first suite, and the planted answers by key."""
     grid = planted.plan(examples=12)
     world = World(
@@ -21,7 +22,8 @@ def told(plant, registrations):
         difficulty={"output_logprob": 0.7},
     )
     answers = {row.key: world(row) for row in grid}
-    return describe(plant(world, grid), registrations[0]), answers
+    folder = planted.write(tmp_path_factory.mktemp("told") / "embedded", grid, world)
+    return describe(load(folder, owners), registrations[0]), answers
 
 
 def full_of(answers, key):
@@ -44,8 +46,7 @@ def panel_row(details, label, signal):
     (row,) = [
         row
         for row in details.panel
-        if (row.suite, row.tasks, row.arm, row.label, row.signal)
-        == (SHORT, "real", "poisson", label, signal)
+        if (row.suite, row.tasks, row.arm, row.label, row.signal) == (SHORT, "real", "poisson", label, signal)
     ]
     return row
 
@@ -84,8 +85,7 @@ def test_accuracy_and_induced_failure_by_cell(told):
         keys = [
             k
             for k in answers
-            if (k.suite, k.arm, k.condition, k.budget)
-            == (rate.suite, rate.arm, rate.condition, rate.budget)
+            if (k.suite, k.arm, k.condition, k.budget) == (rate.suite, rate.arm, rate.condition, rate.budget)
             and k.task in tasks
             and (not is_induced or full_of(answers, k))
         ]
@@ -99,8 +99,6 @@ def test_accuracy_and_induced_failure_by_cell(told):
 
 
 def test_details_of_missing_rows_are_left_out(whole, registrations, owners):
-    from analysis.load import load
-
     (whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "footer.json").unlink()
     details = describe(load(whole, owners), registrations[0])
     assert all(row.pooled.value is None for row in details.panel)

@@ -198,9 +198,7 @@ def test_folding_takes_the_better_direction():
 
 # ------------------------------------------------------------------ gating
 
-outcomes = st.lists(
-    st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=6
-)
+outcomes = st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.booleans()), min_size=1, max_size=6)
 
 
 @given(outcomes, st.data())

@@ -85,35 +85,36 @@ def test_the_odd_world_is_what_it_says(plant, registrations):
     assert found.quantities["auc_pooled"].clusters == 12
 
 
-@pytest.mark.parametrize("claim_id", CLAIMS)
-@pytest.mark.parametrize("suite", [SHORT, LONG])
-def test_a_shard_without_footer_leaves_only_its_claims_incomplete(
-    whole, registrations, owners, claim_id, suite
-):
-    (whole / suite / f"{suite}.smollm2-135m.words.000" / "footer.json").unlink()
-    found = answer(load(whole, owners), question(registrations, claim_id))
-    needs = {SHORT} if claim_id[0] == "R" else {SHORT, LONG} if claim_id == "S1" else {LONG}
-    assert (found.state is State.INCOMPLETE) is (suite in needs)
-    if suite in needs:
-        assert not found.quantities
-        assert [(part.suite, part.shard_id) for part in found.missing] == [
-            (suite, f"{suite}.smollm2-135m.words.000")
-        ]
-        assert found.missing[0].rows == found.missing[0].of > 0
-        assert found.missing[0].reason == "not complete (no footer)"
+NEEDS = {claim: {SHORT} if claim[0] == "R" else {LONG} for claim in CLAIMS} | {"S1": {SHORT, LONG}}
 
 
-@pytest.mark.parametrize("claim_id", CLAIMS)
 @pytest.mark.parametrize("suite", [SHORT, LONG])
-def test_a_changed_log_invalidates_only_its_claims(whole, registrations, owners, claim_id, suite):
+def test_a_shard_without_footer_leaves_only_its_claims_incomplete(whole, registrations, owners, suite):
+    shard_id = f"{suite}.smollm2-135m.words.000"
+    (whole / suite / shard_id / "footer.json").unlink()
+    study = load(whole, owners)
+    for claim_id, suites in NEEDS.items():
+        found = answer(study, question(registrations, claim_id))
+        assert (found.state is State.INCOMPLETE) is (suite in suites), claim_id
+        if suite in suites:
+            assert not found.quantities
+            (missing,) = found.missing
+            assert (missing.suite, missing.shard_id) == (suite, shard_id)
+            assert missing.rows == missing.of > 0
+            assert missing.reason == "not complete (no footer)"
+
+
+@pytest.mark.parametrize("suite", [SHORT, LONG])
+def test_a_changed_log_invalidates_only_its_claims(whole, registrations, owners, suite):
     log = whole / suite / f"{suite}.smollm2-135m.words.000" / "generations.jsonl"
     log.write_bytes(log.read_bytes().replace(b'"n_generated":8', b'"n_generated":9', 1))
-    found = answer(load(whole, owners), question(registrations, claim_id))
-    needs = {SHORT} if claim_id[0] == "R" else {SHORT, LONG} if claim_id == "S1" else {LONG}
-    assert (found.state is State.INVALID) is (suite in needs)
-    if suite in needs:
-        assert not found.quantities
-        assert "sha256" in found.problems[0]
+    study = load(whole, owners)
+    for claim_id, suites in NEEDS.items():
+        found = answer(study, question(registrations, claim_id))
+        assert (found.state is State.INVALID) is (suite in suites), claim_id
+        if suite in suites:
+            assert not found.quantities
+            assert "sha256" in found.problems[0]
 
 
 def test_invalid_stands_above_incomplete(whole, registrations, owners):
@@ -194,7 +195,7 @@ def test_a_missing_full_row_leaves_the_induced_claims_incomplete(whole, registra
 
 def test_readings_and_sensitivities_look_at_what_they_name(plant, registrations):
     # Half of a token F1 wherever `facts` fail: a success under the lenient threshold only.
-    world = World(difficulty={"certificate": 3.0})
+    world = World(full=0.9, induced=by_budget, difficulty={"certificate": 3.0})
 
     def halfway(row):
         told = world(row)
@@ -216,7 +217,7 @@ def test_readings_and_sensitivities_look_at_what_they_name(plant, registrations)
 
 def test_a_sensitivity_that_changes_the_verdict_is_said_to_move_it(plant, registrations):
     # Entropy is as good as the certificate, but points the wrong way.
-    study = plant(World(difficulty={"certificate": 3.0, "entropy": -3.0}))
+    study = plant(World(difficulty={"certificate": 3.0, "entropy": -6.0}))
     r2 = decide(study, registrations[0])[1]
     assert r2.answer.state is State.SURVIVED
     assert r2.sensitivity["either direction"].state is State.KILLED
@@ -226,9 +227,7 @@ def test_a_sensitivity_that_changes_the_verdict_is_said_to_move_it(plant, regist
 def test_orientation_is_fixed(plant, registrations):
     # Raw margins and log-probabilities are small, the other signals large, where answers fail.
     signals = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
-    data = Data.of(
-        plant(World(difficulty=dict.fromkeys(signals, 3.0))).table, question(registrations, "R2")
-    )
+    data = Data.of(plant(World(difficulty=dict.fromkeys(signals, 3.0))).table, question(registrations, "R2"))
     for arm, signal in (("poisson", "certificate"), *(("h2o", signal) for signal in signals[1:])):
         rows = data.counted[data.counted["arm"] == arm]
         assert data.point(data.auc(rows, signal)).value > 0.95, signal

@@ -1,5 +1,6 @@
 """The condition language: what it accepts, what it refuses, and that unknowns behave as Kleene says."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,8 @@ numbers = st.one_of(
     st.tuples(st.sampled_from(NAMES), st.sampled_from(FIELDS)).map(".".join),
 )
 arithmetic = st.recursive(
-    numbers, lambda inner: st.tuples(inner, st.sampled_from("+-*"), inner).map("({0[0]} {0[1]} {0[2]})".format)
+    numbers,
+    lambda inner: st.tuples(inner, st.sampled_from("+-*"), inner).map("({0[0]} {0[1]} {0[2]})".format),
 )
 comparisons = st.tuples(arithmetic, st.sampled_from(["<", "<=", ">", ">="]), arithmetic).map(" ".join)
 conditions = st.recursive(
@@ -37,11 +39,13 @@ def quantities(table):
 
 
 def small(text):
+    """The parsed condition; None if it is only too large, which is all that can be wrong with it."""
     try:
         return parse(text)
     except ConditionError as error:
-        assert "nested" in str(error) or "longer" in str(error) or "too many" in str(error)
-        return None
+        if re.search("nested|longer|too many", str(error)):
+            return None
+        raise
 
 
 @given(conditions, known)

@@ -58,11 +58,19 @@ class Number:
 PAPER = {
     "R1": ({"auc_pooled": Number(0.555, 0.543, 0.568), "models_above": Number(4)}, State.KILLED),
     "R2": (
-        {"strongest": Number(0.592, 0.58, 0.61), "visible": Number(0), "certificate": Number(0.645, 0.63, 0.66)},
+        {
+            "strongest": Number(0.592, 0.58, 0.61),
+            "visible": Number(0),
+            "certificate": Number(0.645, 0.63, 0.66),
+        },
         State.SURVIVED,
     ),
     "R2 induced": (
-        {"strongest": Number(0.726, 0.71, 0.74), "visible": Number(3), "certificate": Number(0.855, 0.84, 0.87)},
+        {
+            "strongest": Number(0.726, 0.71, 0.74),
+            "visible": Number(3),
+            "certificate": Number(0.855, 0.84, 0.87),
+        },
         State.NOT_MET,
     ),
     "R3": ({"gain": Number(-0.004, -0.031, 0.025)}, State.NOT_MET),
@@ -88,8 +96,14 @@ def test_the_papers_numbers_give_the_papers_states(case):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('statement = "The certificate predicts', 'kil = "x"\nstatement = "The certificate predicts'), "claim R1: the table has the unknown key `kil`"),
-        (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0.60"\nkill = "auc_pooled < 0.5"'), "R.toml cannot"),
+        (
+            ('statement = "The certificate predicts', 'kil = "x"\nstatement = "The certificate predicts'),
+            "claim R1: the table has the unknown key `kil`",
+        ),
+        (
+            ('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0.60"\nkill = "auc_pooled < 0.5"'),
+            "R.toml cannot",
+        ),
         (('kill = "auc_pooled < 0.60"', 'kill = "auc < 0.60"'), "'auc' is used but not declared"),
         (('support = "models_above >= 1"\n', ""), "'models_above' is declared but decides nothing"),
         (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < "'), "not a complete expression"),
@@ -99,7 +113,10 @@ def test_the_papers_numbers_give_the_papers_states(case):
         (('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled.lo > auc_pooled.hi"'), "no number can"),
         (('kill = "gain.hi < 0"', 'kill = "gain.hi < gain.lo - 2"'), "no number can"),
         (('support = "models_above >= 1"', 'support = "models_above >= 2"'), "support can never hold"),
-        (('support = "models_above >= 1"', 'support = "models_above.lo >= 1"'), "'models_above' has no interval"),
+        (
+            ('support = "models_above >= 1"', 'support = "models_above.lo >= 1"'),
+            "'models_above' has no interval",
+        ),
         (("interval = false", "interval = 0"), "interval"),
         (("range = [-1, 1]", "range = [1, -1]"), "two finite, rising numbers"),
         (("range = [-1, 1]", "range = [-1, inf]"), "two finite, rising numbers"),
@@ -112,7 +129,10 @@ def test_the_papers_numbers_give_the_papers_states(case):
         (('existing_data = "after-analysis"', 'existing_data = "none"'), "existing_data"),
         (('existing_data = "after-analysis"\n', ""), "existing_data"),
         (("claim.R1", "claim.r-1"), "claim r-1: an id is a capital letter"),
-        (('{ tasks = ["words", "facts"] } }', '{ task = ["words"] } }'), "claim R4: a variant's population: the table has the unknown key `task`"),
+        (
+            ('{ tasks = ["words", "facts"] } }', '{ task = ["words"] } }'),
+            "claim R4: a variant's population: the table has the unknown key `task`",
+        ),
         (('{ kill = "aware <= 0 and', '{ kill = "awake <= 0 and'), "'awake' is used but not declared"),
     ],
 )
@@ -137,7 +157,10 @@ def test_a_claim_needs_its_file(tmp_path):
         ([('parent = "R"', 'parent = "Q"')], "parent 'Q' is not in this folder"),
         ([('parent = "R"', 'parent = "S"')], "parent 'S' is not in this folder"),
         ([("claim.S2", "claim.R2")], "claim R2 stands in"),
-        ([('suites = ["embedded-2k"]\nstopping', 'suites = ["embedded-1k"]\nstopping')], "suite embedded-1k stands"),
+        (
+            [('suites = ["embedded-2k"]\nstopping', 'suites = ["embedded-1k"]\nstopping')],
+            "suite embedded-1k stands",
+        ),
     ],
 )
 def test_files_of_a_study_fit_together(tmp_path, changes, message):

@@ -1,0 +1,311 @@
+"""`python -m analysis`: what it prints, writes and returns."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis import cli
+from tests import planted
+from tests.planted import LONG, SHORT, World
+
+ROOT = Path(__file__).resolve().parents[2]
+# The tests here look at shapes, not at intervals.
+DRAWS = ("draws = 500", "draws = 20")
+SIGNALS = ('"entropy", "evicted_mass", "margin"]\n\n\n[claim', '"entropy"]\n\n\n[claim')
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory):
+    """The shipped registration with few draws and without R4's nine values of q."""
+    folder = tmp_path_factory.mktemp("registration")
+    for path in (ROOT / "preregistration" / "embedded").glob("*.toml"):
+        text = path.read_text().replace(*DRAWS).replace(*SIGNALS)
+        lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
+        (folder / path.name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture
+def run(quick, capsys):
+    """A function that runs the command and returns exit code, output and errors."""
+
+    def call(*arguments, registration=quick):
+        code = cli.main([*map(str, arguments), "--registration", str(registration)])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return code, out, err
+
+    return call
+
+
+def verdicts(folder):
+    return json.loads((folder / "verdicts.json").read_bytes())
+
+
+def test_a_whole_study_is_decided(run, whole):
+    code, out, err = run(whole)
+    assert (code, err) == (0, "")
+    found = verdicts(whole)
+    assert found["preview"] is True
+    assert found["rows"] == {"expected": 1512, "present": 1512}
+    states = {claim["id"]: claim["state"] for claim in found["claims"]}
+    assert list(states) == ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
+    assert set(states.values()) <= {"KILLED", "SURVIVED", "NOT_MET"}
+    for claim_id, state in states.items():
+        assert f"\n{claim_id:6}PREVIEW {state}" in out
+    assert max(map(len, out.splitlines())) <= 100
+    # The file holds what was printed, and more arms.
+    assert out.split("\nAUC on ")[0] in (whole / "verdicts.md").read_text()
+    for claim in found["claims"]:
+        for group in (claim["readings"], claim["sensitivity"]):
+            assert all("state" not in answer for answer in group.values())
+
+
+def test_json_is_the_same_bytes_in_another_process(run, whole, quick):
+    _, out, _ = run(whole, "--json")
+    assert out.encode() == (whole / "verdicts.json").read_bytes()
+    numbers = json.loads(out)["claims"][0]["quantities"]["auc_pooled"]
+    assert numbers["lo"] < numbers["value"] < numbers["hi"]
+    assert all(number == float(f"{number:.6g}") for number in (numbers["lo"], numbers["hi"]))
+    command = [sys.executable, "-m", "analysis", str(whole), "--registration", str(quick), "--json"]
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert (again.returncode, again.stdout, again.stderr) == (0, out.encode(), b"")
+
+
+def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, tmp_path, shuffled):
+    grid, world = planted.plan(examples=12), World(blame={"certificate": 1.0})
+    usual = planted.write(tmp_path / "a" / "embedded", grid, world)
+    other = planted.write(tmp_path / "b" / "embedded", grid, world, order=shuffled)
+    logs = [sorted(folder.glob("*/*/generations.jsonl"))[0].read_bytes() for folder in (usual, other)]
+    assert logs[0] != logs[1]
+    assert run(usual)[1] == run(other)[1]
+    for name in ("verdicts.json", "verdicts.md"):
+        assert (usual / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_an_incomplete_study_says_what_to_run(run, whole):
+    shutil.rmtree(whole / LONG / f"{LONG}.smollm2-135m.words.000")
+    code, out, _ = run(whole)
+    assert code == 3
+    assert "S2    PREVIEW INCOMPLETE" in out
+    assert f"{LONG}/{LONG}.smollm2-135m.words.000: 144 of 144 rows missing, not started" in out
+    assert f"run: kvexp submit study=embedded suite={LONG}" in out
+    states = {claim["id"]: claim for claim in verdicts(whole)["claims"]}
+    assert states["R1"]["state"] == "KILLED"
+    assert states["S1"]["commands"] == [f"kvexp submit study=embedded suite={LONG}"]
+    assert states["S2"]["quantities"] == {}
+    assert states["R3"]["readings"]["both suites"]["missing"][0]["shard_id"].endswith("words.000")
+
+
+def test_a_broken_log_is_invalid_and_named(run, whole):
+    log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
+    log.write_bytes(log.read_bytes() + b"{}\n")
+    code, out, err = run(whole)
+    assert code == 4
+    assert "R1    PREVIEW INVALID" in out
+    assert "S2    PREVIEW INVALID" not in out
+    assert f"integrity: {log}:205: not a log record" in err
+    assert verdicts(whole)["claims"][0]["quantities"] == {}
+
+
+def test_a_broken_grid_makes_everything_invalid(run, whole):
+    (whole / "grid.jsonl").write_text("hello\n")
+    code, out, err = run(whole)
+    assert code == 4
+    assert out.count("PREVIEW INVALID") == 7
+    assert "grid.jsonl:1: not a log record" in err
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(run, whole, tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    code, out, err = run(whole, "--out", blocked / "below")
+    assert code == 0
+    assert "R1    PREVIEW" in out
+    assert err.count("\n") == 1
+    assert err.startswith("nothing was written to ")
+    assert not (whole / "verdicts.json").exists()
+
+
+def test_out_is_made_and_results_stay_as_they_were(run, whole, tmp_path):
+    before = sorted(whole.rglob("*"))
+    code, _, _ = run(whole, "--out", tmp_path / "new" / "place")
+    made = sorted(path.name for path in (tmp_path / "new" / "place").iterdir())
+    assert (code, made) == (0, ["verdicts.json", "verdicts.md"])
+    assert sorted(whole.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder / "absent", "absent is not a folder: give results/<study>"),
+        (lambda folder: folder.parent, "grid.jsonl is not there"),
+    ],
+)
+def test_a_folder_without_results_is_a_usage_error(run, whole, make, message):
+    code, out, err = run(make(whole))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_study_without_registration_is_a_usage_error(capsys, whole):
+    other = whole.rename(whole.parent / "unheard-of")
+    assert cli.main([str(other)]) == 2
+    assert "preregistration/unheard-of is not a folder of registrations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            '"facts"], arms = ["poisson"]',
+            '"riddles"], arms = ["poisson"]',
+            "no selected row of the grid has task 'riddles'",
+        ),
+        ('arms = ["poisson"], label = "own', 'arms = ["poison"], label = "own', "selects no row of the grid"),
+        ("budgets = [0.25, 0.5]", "budgets = [0.25, 0.75]", "has budget '0.75'"),
+        ('signal = "certificate", chance', 'signal = "mood", chance', "no signal 'mood'"),
+        (
+            'signal = "certificate", chance = 0.5',
+            'signal = "certificate"',
+            "parameter 'chance' must be a number",
+        ),
+        ("chance = 0.5 }", "chance = 0.5, odds = 2 }", "its file has no use for ['odds']"),
+        ('kill = "gain.hi < 0"', 'kill = "gain.hi < -1"', "no number can fulfil the kill condition"),
+    ],
+)
+def test_a_registration_that_does_not_fit_is_a_usage_error(run, whole, quick, tmp_path, old, new, message):
+    text = (quick / "R.toml").read_text()
+    assert old in text
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "R.toml").write_text(text.replace(old, new))
+    shutil.copy(quick / "S.toml", tmp_path / "other")
+    code, out, err = run(whole, registration=tmp_path / "other")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_number_outside_its_range_is_the_registrations_mistake(run, whole, quick, tmp_path):
+    for name in ("R", "S"):
+        text = (quick / f"{name}.toml").read_text()
+        narrow = ', all rows pooled", range = [0, 0.61] }'
+        changed = text.replace(', all rows pooled", range = [0, 1] }', narrow)
+        assert changed != text
+        (tmp_path / f"{name}.toml").write_text(changed)
+    sharp = planted.write(
+        tmp_path / "sharp" / "embedded",
+        planted.plan(examples=12),
+        World(difficulty={"certificate": 3.0}),
+    )
+    code, _, err = run(sharp, registration=tmp_path)
+    assert code == 2
+    assert "claim R1: auc_pooled = 0.9" in err
+    assert "lies outside its range" in err
+
+
+def test_the_demo_is_decided_by_its_own_registration(capsys, tmp_path):
+    grid = planted.plan(("demo-512", "demo-1k"), tasks=("words", "facts"), examples=12)
+    folder = planted.write(tmp_path / "demo", grid, World())
+    assert cli.main([str(folder)]) == 0
+    assert "study demo: 1,008 of 1,008 generations" in capsys.readouterr().out
+
+
+def test_an_internal_error_is_one_line_too(run, whole, monkeypatch):
+    def burst(*_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(cli, "analyse", burst)
+    code, out, err = run(whole)
+    assert (code, out) == (1, "")
+    assert err.startswith("internal error: ZeroDivisionError: planted")
+    assert err.count("\n") == 1
+
+
+def test_extra_arms_and_tasks_in_the_grid_change_no_verdict(run, tmp_path):
+    grid, world = planted.plan(examples=12), World()
+    floor = [
+        planted.Expected(**{name: getattr(row, name) for name in row.__struct_fields__} | change)
+        for row in grid
+        if row.arm == "h2o" and row.budget == 0.25
+        for change in ({"arm": "floor", "budget": 1.0}, {"arm": "uniform", "seed": 0})
+    ]
+    plain = planted.write(tmp_path / "a" / "embedded", grid, world)
+    more = planted.write(tmp_path / "b" / "embedded", grid + floor, world)
+    assert run(plain)[0] == run(more)[0] == 0
+    assert verdicts(plain)["claims"] == verdicts(more)["claims"]
+
+
+def test_importing_the_analysis_brings_no_torch_and_only_leaves_of_kvexp():
+    code = (
+        "import sys, analysis.cli; "
+        "print(*sorted(name for name in sys.modules if name.split('.')[0] in ('kvexp', 'torch')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert found.stdout.decode().split() == [
+        "kvexp",
+        "kvexp.errors",
+        "kvexp.prereg",
+        "kvexp.prereg.condition",
+        "kvexp.prereg.registration",
+        "kvexp.records",
+    ]
+
+
+def test_requirements_pin_what_the_environment_has():
+    from importlib.metadata import version
+
+    pins = [
+        line.split("==")
+        for line in (ROOT / "analysis" / "requirements.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert {name: version(name) for name, _ in pins} == dict(pins)
+    assert {name for name, _ in pins} == {"msgspec", "numpy", "pandas"}
+
+
+NEW_CLAIM = '''
+"""X1: a claim that came later."""
+
+from analysis.data import Data
+from analysis.statistics import Estimate
+
+
+def quantities(data: Data) -> dict[str, Estimate]:
+    """`rate` of induced failures."""
+    return {"rate": data.estimate(data.rate(data.counted))}
+'''
+
+NEW_TABLE = """
+
+[claim.X1]
+statement = "Streaming breaks at least one answerable example in ten."
+kill_prose = "Killed if the rate is below 10 %."
+kill = "rate < 0.1"
+population = { suites = ["embedded-1k"], tasks = ["words"], arms = ["h2o"], label = "induced_failure" }
+
+[claim.X1.quantities]
+rate = { meaning = "induced failures of h2o", range = [0, 1] }
+"""
+
+
+def test_a_new_claim_is_one_new_file_and_its_table(tmp_path, whole):
+    for name in ("analysis", "kvexp", "preregistration"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignore)
+    registration = tmp_path / "tree" / "preregistration" / "embedded" / "R.toml"
+    registration.write_text(registration.read_text().replace(*DRAWS) + NEW_TABLE)
+    command = [sys.executable, "-m", "analysis", str(whole)]
+    refused = subprocess.run(command, cwd=tmp_path / "tree", capture_output=True, check=False)
+    assert refused.returncode == 2
+    assert b"claim X1 has no file analysis/claims/x1.py" in refused.stderr
+
+    (tmp_path / "tree" / "analysis" / "claims" / "x1.py").write_text(NEW_CLAIM)
+    done = subprocess.run(command, cwd=tmp_path / "tree", capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\nX1    PREVIEW SURVIVED" in done.stdout

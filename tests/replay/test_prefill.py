@@ -1,0 +1,57 @@
+"""Attention mass of chosen rows against the full attention matrix."""
+
+import pytest
+import torch
+
+from kvexp.replay.model import wrap
+from kvexp.replay.prefill import Rows, attention_mass, prefill
+from kvexp.scores import Spans, score
+from tests import tiny
+
+
+@pytest.mark.parametrize("rows", [range(0, 50), range(3, 47, 5), range(40, 41), range(30, 50)])
+def test_mass_equals_column_sums_of_the_causal_attention_matrix(rows):
+    generator = torch.Generator().manual_seed(1)
+    query, key = torch.randn(6, 50, 8, generator=generator), torch.randn(2, 50, 8, generator=generator)
+    mass = attention_mass(query, key, Rows(rows, 50), 0.3)
+    logits = query.double() @ key.double().repeat_interleave(3, 0).transpose(-1, -2) * 0.3
+    weights = (logits + torch.full((50, 50), -torch.inf, dtype=torch.float64).triu(1)).softmax(-1)
+    slow = weights[:, list(rows)].sum(1).view(2, 3, 50).mean(1)
+    torch.testing.assert_close(mass.double(), slow, atol=1e-5, rtol=1e-5)
+    assert mass.sum(-1).tolist() == pytest.approx([len(rows)] * 2, rel=1e-5)
+
+
+def test_mass_over_a_shorter_prefix_is_unchanged_by_what_follows():
+    query, key = torch.randn(4, 60, 8), torch.randn(4, 60, 8)
+    whole = attention_mass(query, key, Rows(range(0, 40, 3), 40), 0.2)
+    alone = attention_mass(query[:, :40], key[:, :40], Rows(range(0, 40, 3), 40), 0.2)
+    assert torch.equal(whole, alone)
+
+
+def test_prefill_keeps_keys_and_values_of_every_layer_and_shares_equal_requests():
+    loaded = wrap(tiny.model("llama"), tiny.tokenizer())
+    request = Rows(range(0, 30, 2), 30)
+    state = prefill(loaded, torch.arange(3, 43), [request, Rows(range(0, 30, 2), 30)])
+    assert list(state.masses) == [request]
+    assert len(state.keys) == len(state.values) == len(state.masses[request]) == 3
+    assert state.keys[0].shape == (2, 40, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("accumulated", {"stride": 16}, range(15, 100, 16)),
+        ("window", {"window": 64}, range(36, 100)),
+        ("window", {"window": 640}, range(0, 100)),
+        ("question", {}, range(80, 95)),
+    ],
+)
+def test_rows_of_the_shipped_scores(name, params, expected):
+    assert score(name, **params).rows(Spans(100, (80, 95))) == expected
+
+
+def test_window_pools_over_neighbours_without_padding_bias():
+    mass = torch.tensor([[1.0, 2.0, 3.0, 4.0, 50.0]])
+    pooled = score("window", pool=3).finish(mass, torch.empty(1, 5, 2))
+    assert pooled.tolist() == [pytest.approx([1.5, 2.0, 3.0, 19.0, 27.0])]
+    assert torch.equal(score("window", pool=1).finish(mass, torch.empty(1, 5, 2)), mass)
