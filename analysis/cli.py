@@ -8,9 +8,9 @@ from pathlib import Path
 
 from analysis import claims
 from analysis.as_json import to_json
-from analysis.as_text import to_text
 from analysis.load import load
 from analysis.report import Report, analyse
+from analysis.text import to_text
 from kvexp.errors import KvexpError
 from kvexp.prereg.registration import load_folder
 
@@ -29,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, for instance `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
         return 2
@@ -73,8 +76,10 @@ def _run(options: argparse.Namespace) -> int:
     as_json = to_json(report)
     _write(options.out or results, as_json, report)
     print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
-    for problem in study.problems:
-        print(f"integrity: {problem.message}", file=sys.stderr)
+    if study.problems:
+        rest = len(study.problems) - 1
+        more = f" (and {rest} more)" if rest else ""
+        print(f"error: integrity: {study.problems[0].message}{more}", file=sys.stderr)
     return report.exit_code
 
 
@@ -87,5 +92,8 @@ def _write(folder: Path, as_json: str, report: Report) -> None:
             temporary = folder / f".{name}.tmp"
             temporary.write_text(text, encoding="utf-8", newline="\n")
             temporary.replace(folder / name)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except OSError as error:
         print(f"nothing was written to {folder}: {error.strerror}", file=sys.stderr)

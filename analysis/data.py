@@ -113,7 +113,7 @@ class Data:
         return dict(iter(rows.groupby(by, observed=True)))
 
     def estimate(self, statistic: Statistic) -> Estimate:
-        """Value and interval on the claim's resamples."""
+        """Value and interval. Resamples draw from all clusters of the population, counted or not."""
         return self._resamples.estimate(statistic)
 
     def point(self, statistic: Statistic) -> Estimate:

@@ -149,6 +149,7 @@ def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
     for name, quantity in question.quantities.items():
         low, high = quantity.range
         numbers = [found[name].value, found[name].lo, found[name].hi]
-        if any(not low <= number <= high for number in numbers if number is not None):
+        known = [number for number in numbers if number is not None]
+        if not all(low <= number <= high for number in known):
             raise RegistrationError(f"{where}: {name} = {found[name]} lies outside its range")
     return found

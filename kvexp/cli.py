@@ -6,19 +6,22 @@ Exit codes: 0 done, 1 internal error, 2 usage, 3 incomplete, 4 integrity.
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from kvexp.errors import KvexpError
+from kvexp.terminal import printable
 
 # Imports that bring torch or transformers stand inside the verbs: `kvexp --help` answers at once.
 
+TRACEBACK = "KVEXP_TRACEBACK"
 Verb = Callable[[argparse.Namespace, Console], int]
 
 
@@ -27,19 +30,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     parsed = _parser().parse_args(arguments)
-    console = Console(highlight=False, soft_wrap=True)
+    if threading.current_thread() is threading.main_thread():
+        # A plain kill ends like Ctrl-C: workers are stopped, and a sentence says where things stand.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A pipe has no width: without a terminal nothing is cut or folded.
+    width = None if sys.stdout.isatty() else 1000
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    verb: Verb = parsed.verb
     try:
-        verb: Verb = parsed.verb
         return verb(parsed, console)
     except KvexpError as error:
-        print(f"kvexp: {error}", file=sys.stderr)
-        return error.exit_code
+        return _say(str(error), error.exit_code)
     except KeyboardInterrupt:
-        print("kvexp: interrupted; what is on disk stays, submit again to continue", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
+        return _say("interrupted; what is on disk stays, submit again to continue", 130)
+    except BrokenPipeError:  # the reader, for instance `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        return _say(f"{error.filename or 'a file'}: {error.strerror or error}", 2)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        return _say(f"internal error: {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)", 1)
+
+
+def _say(sentence: str, exit_code: int) -> int:
+    print(f"kvexp: {printable(sentence)}", file=sys.stderr)
+    return exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +123,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
     from kvexp.config import project_root, select
     from kvexp.grid import chosen, shards
-    from kvexp.status import shard_status
+    from kvexp.status import print_status, shard_status
 
     root = project_root()
     selection = select(parsed.overrides, root)
@@ -115,15 +132,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return 0
-    table = Table("shard", "state", "rows", "idle", "note", box=None, title=f"study {selection.study.name}")
-    order = {"broken": 0, "failed": 1, "running": 2, "partial": 3, "waiting": 4, "complete": 5}
-    for row in sorted(rows, key=lambda r: order[r.state]):
-        idle = "" if row.idle_seconds is None or row.state == "complete" else f"{row.idle_seconds:.0f} s"
-        table.add_row(row.shard_id, row.state, f"{row.done}/{row.expected}", idle, row.note)
-    console.print(table)
-    done, expected = sum(r.done for r in rows), sum(r.expected for r in rows)
-    whole = sum(r.state == "complete" for r in rows)
-    console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} generations")
+    print_status(selection.study.name, rows, console)
     return 0
 
 

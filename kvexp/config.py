@@ -5,9 +5,12 @@ Overrides after the verb: `study=`, `suite=`, `model=` and `task=` choose, `suit
 that field of every chosen suite. `DictConfig` ends here: nothing else in kvexp imports Hydra.
 """
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, get_origin
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
@@ -16,12 +19,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 from kvexp.errors import ConfigError
 from kvexp.plugins import suggest
+from kvexp.records import ID_PATTERN
 from kvexp.replay.protocol import Protocol
 
-T = TypeVar("T")
 GROUPS = ("study", "suite", "model", "task", "arm", "cluster")
 CONDITIONS = ("aware", "stream")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -44,8 +48,9 @@ class StudyConf:
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
-        _some(f"study {self.name}", "suites", self.suites)
-        _some(f"study {self.name}", "models", self.models)
+        for name in ("suites", "models"):
+            _some(f"study {self.name}", name, getattr(self, name))
+            _distinct(f"study {self.name}", name, getattr(self, name))
 
 
 @dataclass
@@ -70,10 +75,10 @@ class ArmGrid:
             raise ConfigError(f"{where}: a budget lies in (0, 1], got {bad[0]:g}")
         if unknown := [c for c in self.conditions if c not in CONDITIONS]:
             raise ConfigError(f"{where}: a condition is aware or stream, got {unknown[0]!r}")
+        if negative := [s for s in self.seeds if s < 0]:
+            raise ConfigError(f"{where}: a seed is at least 0, got {negative[0]}")
         for name in ("conditions", "budgets", "seeds"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                raise ConfigError(f"{where}: {name} repeats a value: {values}")
+            _distinct(where, name, getattr(self, name))
 
 
 @dataclass
@@ -100,10 +105,11 @@ class SuiteConf:
 
     def __post_init__(self) -> None:
         _some(f"suite {self.name}", "tasks", self.tasks)
+        _distinct(f"suite {self.name}", "tasks", self.tasks)
         _some(f"suite {self.name}", "arms", self.arms)
         for name in ("context_tokens", "n_examples", "shard_examples"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"suite {self.name}: {name} is at least 1")
+                raise ConfigError(f"suite {self.name}: {name} is at least 1, got {getattr(self, name)}")
 
 
 @dataclass
@@ -214,16 +220,6 @@ class ClusterConf:
             raise ConfigError(f"cluster {self.name}: workers is at least 1, threads at least 0")
 
 
-@dataclass
-class _Root:
-    study: StudyConf = MISSING
-    suite: SuiteConf | None = None
-    model: ModelConf | None = None
-    task: TaskConf | None = None
-    arm: ArmConf | None = None
-    cluster: ClusterConf = MISSING
-
-
 SCHEMAS = {
     "study": StudyConf,
     "suite": SuiteConf,
@@ -236,7 +232,6 @@ SCHEMAS = {
 
 def _register() -> None:
     store = ConfigStore.instance()
-    store.store(name="base_config", node=_Root)
     for group, schema in SCHEMAS.items():
         store.store(group=group, name=f"base_{group}", node=schema)
 
@@ -271,25 +266,40 @@ def select(overrides: list[str], root: Path) -> Selection:
     composer = _Composer(root, overrides)
     study = composer.one("study", composer.chosen("study"))
     cluster = composer.one("cluster", composer.chosen("cluster"))
-    suites = [composer.one("suite", name) for name in study.suites]
-    tasks = list(dict.fromkeys(name for suite in suites for name in suite.tasks))
-    arms = dict.fromkeys(entry.arm for suite in suites for entry in suite.arms)
-    lists = {"suite": study.suites, "model": study.models, "task": tasks}
-    return Selection(
+    by_study = f"study/{composer.chosen('study')}"
+    suites = [composer.one("suite", name, by_study) for name in study.suites]
+    # The first suite that lists an item is named if it does not exist.
+    tasks = {name: f"suite/{suite.name}" for suite in suites[::-1] for name in suite.tasks[::-1]}
+    arms = {entry.arm: f"suite/{suite.name}" for suite in suites[::-1] for entry in suite.arms[::-1]}
+    lists = {"suite": study.suites, "model": study.models, "task": list(tasks)[::-1]}
+    selection = Selection(
         study=study,
         cluster=cluster,
         suites=suites,
-        models=[composer.one("model", name) for name in study.models],
-        tasks={name: composer.one("task", name) for name in tasks},
-        arms={name: composer.one("arm", name) for name in arms},
+        models=[composer.one("model", name, by_study) for name in study.models],
+        tasks={name: composer.one("task", name, by) for name, by in tasks.items()},
+        arms={name: composer.one("arm", name, by) for name, by in arms.items()},
         chosen={group: composer.choose(group, names, study.name) for group, names in lists.items()},
     )
+    composer.refuse_unused(f"study {study.name}")
+    return selection
 
 
-def load_arm(name: str, root: Path) -> ArmConf:
-    """One conf/arm file, without overrides."""
-    arm: ArmConf = _Composer(root, []).one("arm", name)
-    return arm
+def load_arms(names: list[str], overrides: list[str], root: Path) -> list[ArmConf]:
+    """Arms by their conf/arm files, whatever study lists them."""
+    composer = _Composer(root, overrides)
+    arms = [composer.one("arm", name) for name in names]
+    composer.refuse_unused(f"the choice of {', '.join(names)}")
+    return arms
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An override of a field: `arm.poisson.estimator=plain` concerns one item, `arm.estimator=plain` all."""
+
+    text: str
+    item: str | None
+    override: str  # as Hydra wants it
 
 
 class _Composer:
@@ -298,7 +308,8 @@ class _Composer:
     def __init__(self, root: Path, overrides: list[str]) -> None:
         self.folder = root / "conf"
         self.choices: dict[str, list[str]] = {}
-        self.changes: dict[str, list[str]] = {group: [] for group in GROUPS}
+        self.changes: dict[str, list[_Change]] = {group: [] for group in GROUPS}
+        self._used: set[str] = set()
         for text in overrides:
             self._sort(text)
 
@@ -307,22 +318,48 @@ class _Composer:
             override = OverridesParser.create().parse_override(text)
         except HydraException:
             raise ConfigError(f"{text!r} is not an override: write group=name or group.key=value") from None
+        if override.is_delete():
+            raise ConfigError(f"{text!r}: nothing can be removed, write group=name or group.key=value")
         group, _, key = override.key_or_group.partition(".")
         if group not in GROUPS:
             raise ConfigError(f"{text!r}: there is no group {group!r}; {suggest(group, list(GROUPS))}")
         if key:
-            self.changes[group].append(text)
+            self.changes[group].append(self._change(text, group, key))
             return
         value = override.value()
         names = getattr(value, "list", value)
         self.choices[group] = [str(n) for n in names] if isinstance(names, list) else [str(names)]
 
+    def _change(self, text: str, group: str, key: str) -> _Change:
+        assignment = text.lstrip("+").removeprefix(f"{group}.")
+        # The longest name: `llama-3` must not claim what is said of `llama-3.1`.
+        item = max((n for n in self.known(group) if key.startswith(f"{n}.")), key=len, default=None)
+        if item is not None:
+            key, assignment = key.removeprefix(f"{item}."), assignment.removeprefix(f"{item}.")
+        types = {f.name: f.type for f in fields(SCHEMAS[group])}
+        first = key.split(".")[0]
+        if first not in types:
+            what = f"{group} has no key and no item" if item is None else f"{group} {item} has no key"
+            hint = suggest(first, [*types, *([] if item else self.known(group))])
+            raise ConfigError(f"{text!r}: {what} {first!r}; {hint}")
+        # Parameters of a part are a free dict, checked later by the part; elsewhere ++ would add any key.
+        is_free = get_origin(types[first]) is dict
+        return _Change(text, item, f"{'++' if is_free else ''}{group}.{assignment}")
+
     def chosen(self, group: str) -> str:
         names = self.choices.get(group)
         if names and len(names) > 1:
             raise ConfigError(f"one {group} at a time, got {', '.join(names)}")
-        default = OmegaConf.load(self.folder / "config.yaml")
-        return names[0] if names else str(default.defaults[1 if group == "study" else 2][group])
+        return names[0] if names else self._default(group)
+
+    def _default(self, group: str) -> str:
+        path = self.folder / "config.yaml"
+        with _one_sentence("conf/config.yaml"):
+            entries: Any = OmegaConf.to_container(OmegaConf.load(path))
+            found = [str(e[group]) for e in entries["defaults"] if group in e]
+        if not found:
+            raise ConfigError(f"conf/config.yaml names no default {group}: say {group}=NAME")
+        return found[0]
 
     def choose(self, group: str, listed: list[str], study: str) -> list[str]:
         """The names chosen among those that the study lists; all of them by default."""
@@ -335,33 +372,58 @@ class _Composer:
     def known(self, group: str) -> list[str]:
         return sorted(path.stem for path in (self.folder / group).glob("*.yaml"))
 
-    def one(self, group: str, name: str) -> Any:
+    def one(self, group: str, name: str, listed_by: str = "") -> Any:
+        """One item as its dataclass. `listed_by`: the item that names it, for the error."""
         known = self.known(group)
         if name not in known:
             raise ConfigError(
-                f"there is no {group} {name!r} (no conf/{group}/{name}.yaml); {suggest(name, known)}"
+                f"{f'conf/{listed_by}.yaml: ' if listed_by else ''}there is no {group} {name!r} "
+                f"(no conf/{group}/{name}.yaml); {suggest(name, known)}"
             )
-        chosen = [f"{group}={name}", *self._changes_of(group, name)]
+        changes = [c for c in self.changes[group] if c.item in (None, name)]
+        self._used.update(c.text for c in changes)
+        where = f"conf/{group}/{name}.yaml{''.join(f' with {c.text}' for c in changes)}"
         GlobalHydra.instance().clear()
-        try:
-            with initialize_config_dir(config_dir=str(self.folder), version_base="1.3"):
-                root = compose("config", overrides=chosen)
-            return OmegaConf.to_object(root[group])
-        except (HydraException, OmegaConfBaseException, ConfigError) as error:
-            raise ConfigError(f"conf/{group}/{name}.yaml: {_reason(error)}") from None
+        with (
+            _one_sentence(where),
+            initialize_config_dir(config_dir=str(self.folder), version_base="1.3"),
+        ):
+            root = compose(f"{group}/{name}", overrides=[c.override for c in changes])
+            made: Any = OmegaConf.to_object(root[group]) if group in root else None
+        if type(made) is not SCHEMAS[group]:
+            raise ConfigError(f"{where}: it must begin with defaults: [base_{group}, _self_]")
+        _check_name(where, group, made.name, name)
+        return made
 
-    def _changes_of(self, group: str, name: str) -> list[str]:
-        """`arm.poisson.estimator=plain` concerns one item, `arm.estimator=plain` every item of a group.
+    def refuse_unused(self, whole: str) -> None:
+        """Raises ConfigError for a change of an item that is not part of the whole."""
+        for group, changes in self.changes.items():
+            for change in changes:
+                if change.text not in self._used:
+                    raise ConfigError(
+                        f"{change.text!r} changes nothing: {whole} has no {group} {change.item!r}"
+                    )
 
-        `++` lets a change add an entry to a dict of parameters; the schema still refuses unknown keys.
-        """
-        changes = []
-        for text in self.changes[group]:
-            key = text.lstrip("+").removeprefix(f"{group}.")
-            other = next((n for n in self.known(group) if n != name and key.startswith(f"{n}.")), None)
-            if other is None:
-                changes.append(f"++{group}.{key.removeprefix(f'{name}.')}")
-        return changes
+
+def _check_name(where: str, group: str, name: str, stem: str) -> None:
+    """Names become folders and ids; a copied file with its old name would pass for the original."""
+    if not re.match(ID_PATTERN, name):
+        raise ConfigError(
+            f"{where}: a name has letters, digits and . _ = - and begins with a letter or digit, got {name!r}"
+        )
+    if group not in ("study", "cluster") and name != stem:
+        raise ConfigError(f"{where}: name is {name!r}, but must be that of the file, {stem!r}")
+
+
+@contextmanager
+def _one_sentence(where: str) -> Iterator[None]:
+    """Turns what reading a configuration can raise into a sentence that begins with its place."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, ConfigError) as error:
+        raise ConfigError(f"{where}: {_reason(error)}") from None
+    except (OSError, UnicodeError, YAMLError, LookupError, TypeError) as error:
+        raise ConfigError(f"{where} cannot be read: {' '.join(str(error).split())}") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -370,7 +432,8 @@ def _reason(error: BaseException) -> str:
     cause = error
     while (deeper := cause.__cause__ or cause.__context__) is not None:
         cause = deeper
-        if isinstance(cause, HydraException | OmegaConfBaseException | ConfigError):
+        # OmegaConf's innermost message is a template whose holes an outer one fills.
+        if isinstance(cause, HydraException | OmegaConfBaseException | ConfigError) and "$" not in str(cause):
             best = cause
     lines = [line.strip() for line in str(best).splitlines() if line.strip()]
     place = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
@@ -380,3 +443,8 @@ def _reason(error: BaseException) -> str:
 def _some(where: str, name: str, values: list[Any]) -> None:
     if not values:
         raise ConfigError(f"{where}: {name} is empty")
+
+
+def _distinct(where: str, name: str, values: list[Any]) -> None:
+    if twice := [v for v in values if values.count(v) > 1]:
+        raise ConfigError(f"{where}: {name} repeats {twice[0]!r}")

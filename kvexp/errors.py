@@ -1,5 +1,8 @@
 """Errors that a person can act on: each message says what, where and what to do (leaf: stdlib only)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class KvexpError(Exception):
     """A mistake with a one-sentence explanation; the command line prints it and exits with `exit_code`."""
@@ -9,6 +12,15 @@ class KvexpError(Exception):
 
 class ConfigError(KvexpError):
     """A study, suite, task, arm, model or cluster setting that cannot be used."""
+
+
+@contextmanager
+def named(where: str) -> Iterator[None]:
+    """Begins the sentence of a ConfigError raised inside with the place where it can be mended."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 class InputError(KvexpError):

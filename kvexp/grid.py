@@ -12,7 +12,7 @@ from typing import Any
 
 from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Selection, SuiteConf, TaskConf
 from kvexp.design import design
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, named
 from kvexp.provenance import protocol_digest
 from kvexp.records import Expected
 from kvexp.replay.harness import Arm
@@ -76,24 +76,25 @@ class Shard:
 
 def places(conf: ArmConf, entry: ArmGrid) -> list[Arm]:
     """One arm at its places of the grid. Raises ConfigError for a composition that means nothing."""
-    chosen = design(conf.design, **conf.design_params)
-    where = f"arm {conf.name}"
-    if conf.estimator == "hajek" and not chosen.is_random:
-        raise ConfigError(f"{where}: the hajek estimator needs a random design, {conf.design} is fixed")
-    if chosen.uses_score and conf.score is None:
-        raise ConfigError(f"{where}: the {conf.design} design needs a score")
+    with named(f"conf/arm/{conf.name}.yaml"):
+        chosen = design(conf.design, **conf.design_params)
+        if conf.estimator == "hajek" and not chosen.is_random:
+            raise ConfigError(f"the hajek estimator needs a random design, {conf.design} is fixed")
+        if chosen.uses_score and conf.score is None:
+            raise ConfigError(f"the {conf.design} design needs a score")
+        scores = {condition: _score(conf, condition) for condition in entry.conditions}
     if chosen.keeps_all:
         if entry.conditions or entry.budgets or entry.seeds:
-            raise ConfigError(f"{where}: the full cache has no condition, budget or seed")
+            raise ConfigError(f"arm {conf.name}: the full cache has no condition, budget or seed")
         return [Arm(conf.name, None, chosen, conf.estimator)]
     if not entry.conditions or not entry.budgets:
-        raise ConfigError(f"{where}: give it conditions and budgets")
+        raise ConfigError(f"arm {conf.name}: give it conditions and budgets")
     if chosen.is_random != bool(entry.seeds):
         need = "needs seeds" if chosen.is_random else "draws nothing and has no seeds"
-        raise ConfigError(f"{where}: the {conf.design} design {need}")
+        raise ConfigError(f"arm {conf.name}: the {conf.design} design {need}")
     seeds: list[int | None] = [*entry.seeds] or [None]
     return [
-        Arm(conf.name, _score(conf, condition), chosen, conf.estimator, condition, budget, seed)
+        Arm(conf.name, scores[condition], chosen, conf.estimator, condition, budget, seed)
         for condition in entry.conditions
         for budget in entry.budgets
         for seed in seeds
@@ -108,23 +109,28 @@ def _score(conf: ArmConf, condition: str) -> Any:
         return None
     chosen = score(name, **params)
     if condition not in chosen.conditions:
-        raise ConfigError(f"arm {conf.name}: the {name} score is undefined in the {condition} condition")
+        raise ConfigError(f"the {name} score is undefined in the {condition} condition")
     return chosen
 
 
 def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
-    """The shards that the command chose by `suite=`, `model=` and `task=`."""
+    """The shards that the command chose by `suite=`, `model=` and `task=`; never none."""
     names = selection.chosen
-    return [
+    found = [
         s
         for s in made
         if s.suite in names["suite"] and s.model.name in names["model"] and s.task.name in names["task"]
     ]
+    if not found:
+        raise ConfigError(
+            f"nothing is chosen: {', '.join(names['suite'])} has no task {', '.join(names['task'])}"
+        )
+    return found
 
 
 def shards(selection: Selection) -> list[Shard]:
     """All shards of the study, in order. Raises ConfigError if two rows would have the same key."""
-    digest = protocol_digest()
+    digest = protocol_digest(_parts(selection))
     made = [
         shard
         for suite in selection.suites
@@ -132,20 +138,38 @@ def shards(selection: Selection) -> list[Shard]:
         for name in suite.tasks
         for shard in _task_shards(selection, suite, model, selection.tasks[name], digest)
     ]
-    for shard in made:
-        keys = [(a.name, a.condition, a.budget, a.seed) for a in shard.places()]
-        if len(set(keys)) < len(keys):
-            twice = next(k for k in keys if keys.count(k) > 1)
-            raise ConfigError(f"suite {shard.suite} lists an arm twice at one place: {twice}")
+    for suite in selection.suites:
+        with named(f"conf/suite/{suite.name}.yaml"):
+            _refuse_twice([p for entry in suite.arms for p in places(selection.arms[entry.arm], entry)])
     return made
+
+
+def _refuse_twice(arms: list[Arm]) -> None:
+    keys = [(arm.name, arm.condition, arm.budget, arm.seed) for arm in arms]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        name, *axes = twice[0]
+        place = " ".join(str(axis) for axis in axes if axis is not None)
+        raise ConfigError(f"arms lists {name} twice{f' at {place}' if place else ''}")
+
+
+def _parts(selection: Selection) -> set[str]:
+    """The files of one part that the study uses, as `scores/window`."""
+    arms, tasks = selection.arms.values(), selection.tasks.values()
+    scores = {name for arm in arms for name in (arm.score, arm.aware_score) if name is not None}
+    return (
+        {f"design/{arm.design}" for arm in arms}
+        | {f"scores/{name}" for name in scores}
+        | {f"tasks/{conf.family}" for conf in tasks}
+    )
 
 
 def _task_shards(
     selection: Selection, suite: SuiteConf, model: ModelConf, conf: TaskConf, digest: str
 ) -> Iterator[Shard]:
-    questions = task(conf.family, **conf.params).load(
-        suite.n_examples, suite.example_seed, suite.context_tokens
-    )
+    with named(f"conf/task/{conf.name}.yaml"):
+        family = task(conf.family, **conf.params)
+    with named(f"conf/suite/{suite.name}.yaml"):
+        questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
     ids = [question.example_id for question in questions]
     for chunk, start in enumerate(range(0, len(ids), suite.shard_examples)):
         yield Shard(

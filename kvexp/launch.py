@@ -6,6 +6,7 @@ folder, never from a job's state or result.
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from kvexp.shard import Place, run_shard
 
 ANCHOR = "unanchored"
 POLL_SECONDS = 0.5
+STOP_SECONDS = 1.5
 
 
 @dataclass(frozen=True)
@@ -105,23 +107,18 @@ def run_local(todo: list[ShardJob], logs: Path, cluster: ClusterConf) -> Iterato
 
     Closing the iterator, or an interrupt, stops the workers; what they wrote stays.
     """
+    # A folder of its own: submitit names files by process id, and ids come round again.
+    folder = logs / f"{provenance.now().replace(':', '')}-{os.getpid()}"
     with shard_log.on_disk(logs):
-        logs.mkdir(parents=True, exist_ok=True)
-    # Oversubscribed OpenMP threads spin and cost ten times what they do.
-    environment = {
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "OMP_NUM_THREADS": str(todo[0].threads) if todo else "1",
-        "TQDM_DISABLE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-    executor = submitit.AutoExecutor(folder=logs / "%j", cluster="local")
-    executor.update_parameters(timeout_min=60 * 24 * 7, name="kvexp")
+        folder.mkdir(parents=True)
+    executor = submitit.AutoExecutor(folder=folder, cluster="local")
+    executor.update_parameters(timeout_min=60 * 24 * 7, name="kvexp", **_devices(cluster.device))
     waiting, running = list(todo), dict[str, tuple[ShardJob, Any]]()
     try:
         while waiting or running:
             while waiting and len(running) < cluster.workers:
                 job = waiting.pop(0)
-                with _environment(environment):
+                with _environment(_worker_environment(job)), _output_to(folder / "controllers.log"):
                     running[job.shard.shard_id] = (job, executor.submit(job))
             yield None
             time.sleep(POLL_SECONDS)
@@ -130,34 +127,82 @@ def run_local(todo: list[ShardJob], logs: Path, cluster: ClusterConf) -> Iterato
                     del running[shard_id]
                     yield _outcome(job, handle)
     finally:
-        for _, handle in running.values():
-            handle.cancel(check=False)
+        _stop([handle for _, handle in running.values()])
+
+
+def _worker_environment(job: ShardJob) -> dict[str, str]:
+    return {
+        # Oversubscribed OpenMP threads spin and cost ten times what they do.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "OMP_NUM_THREADS": str(job.threads),
+        "TQDM_DISABLE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
+def _devices(device: str) -> dict[str, Any]:
+    """submitit hides every GPU from a local job that does not ask for one."""
+    if device == "cpu":
+        return {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")
+    return {"gpus_per_node": len(visible), "visible_gpus": tuple(int(n) for n in visible if n.isdigit())}
+
+
+def _stop(handles: list[Any]) -> None:
+    """Stop workers, and return when they are gone."""
+    # Ctrl-C in a terminal reached them too; a second signal would break off their own clean-up.
+    for patience, signals in ((STOP_SECONDS, False), (5 * STOP_SECONDS, True)):
+        for handle in handles:
+            if signals and not handle.done():
+                handle.cancel(check=False)
+        end = time.monotonic() + patience
+        while time.monotonic() < end and not all(handle.done() for handle in handles):
+            time.sleep(0.05)
 
 
 def _outcome(job: ShardJob, handle: Any) -> Outcome:
     shard_id = job.shard.shard_id
+    if (job.place.folder / shard_log.FOOTER).exists():
+        return Outcome(shard_id, 0, None)
     if handle.paths.result_pickle.exists():
         with contextlib.suppress(Exception):
             result = handle.result()
-            if isinstance(result, Outcome):
+            if isinstance(result, Outcome) and result.error is not None:
                 return result
-    if (job.place.folder / shard_log.FOOTER).exists():
-        return Outcome(shard_id, 0, None)
-    tail = _last_line(handle.paths.stderr)
     return Outcome(
         shard_id,
         IncompleteError.exit_code,
-        f"shard {shard_id}: its process ended early ({tail}); the rows so far are kept, submit again "
-        f"to continue; its output is in {handle.paths.stderr}",
+        f"shard {shard_id}: its process ended early ({_last_line(handle.paths.stderr)}); the rows so far are "
+        f"kept, submit again to continue; its output is in {handle.paths.stderr}",
     )
 
 
 def _last_line(path: Path) -> str:
+    """The last line of another program's output, from its last bytes."""
     try:
-        lines = path.read_text(errors="replace").strip().splitlines()
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 4096))
+            lines = file.read().decode(errors="replace").strip().splitlines()
     except OSError:
         return "no output"
     return lines[-1][:300] if lines else "no output"
+
+
+@contextlib.contextmanager
+def _output_to(path: Path) -> Iterator[None]:
+    """Let processes started inside write to a file: they outlive a killed parent and its terminal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    try:
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for number, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -172,12 +217,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def rows_done(results: Path, shard: Shard) -> int:
-    """Rows in a shard's log, counted without reading them: failed ones included."""
-    try:
-        with (folder_of(results, shard) / shard_log.LOG).open("rb") as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    except OSError:
-        return 0

@@ -28,13 +28,20 @@ def suggest(name: str, known: list[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
 
 
+def _kind(package: str) -> str:
+    return package.rsplit(".", 1)[-1].rstrip("s")
+
+
 def part(package: str, name: str, base: type[T]) -> type[T]:
     """The subclass of `base` that `package/name.py` defines. Raises ConfigError for an unknown name."""
-    kind = package.rsplit(".", 1)[-1].rstrip("s")
+    kind = _kind(package)
     known = names(package)
     if name not in known:
         raise ConfigError(f"there is no {kind} named {name!r}; {suggest(name, known)}")
-    module = importlib.import_module(f"{package}.{name}")
+    try:
+        module = importlib.import_module(f"{package}.{name}")
+    except (ImportError, SyntaxError) as error:
+        raise ConfigError(f"{package}.{name} cannot be imported: {type(error).__name__}: {error}") from None
     found = [
         value
         for value in vars(module).values()
@@ -46,17 +53,22 @@ def part(package: str, name: str, base: type[T]) -> type[T]:
 
 
 def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
-    """The part with its parameters set. Raises ConfigError for a parameter it does not have."""
+    """The part with its parameters set. Raises ConfigError for a parameter that does not fit."""
     cls = part(package, name, base)
+    kind = _kind(package)
     fields = {f.name: f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
     for key, value in params.items():
         if key not in fields:
             raise ConfigError(
-                f"{package.rsplit('.', 1)[-1]} {name!r} has no parameter {key!r}; "
+                f"{kind} {name!r} has no parameter {key!r}; "
                 f"{suggest(key, sorted(fields)) if fields else 'it has none'}"
             )
         _check_type(name, key, value, fields[key].type)
-    return cls(**params)
+    try:
+        # Parts are hashable, so that equal ones share their work; lists are not.
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in params.items()})
+    except TypeError as error:  # a parameter without a default, or an abstract method without a body
+        raise ConfigError(f"{kind} {name!r} cannot be built: {error}") from None
 
 
 def _check_type(name: str, key: str, value: Any, declared: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from kvexp.config import Selection, SuiteConf, TaskConf
 from kvexp.errors import IntegrityError
 from kvexp.grid import Shard
-from kvexp.records import Example, encode
+from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.shard import prompt_of
 from kvexp.shard_log import on_disk, replace
 from kvexp.tasks import Question, Task, task
@@ -25,11 +25,11 @@ def grid_bytes(made: list[Shard]) -> bytes:
 
 
 def write_grid(results: Path, made: list[Shard]) -> None:
-    """Write grid.jsonl once. Raises IntegrityError if the folder belongs to another grid."""
+    """Write grid.jsonl. Raises IntegrityError if generations of another grid have been begun."""
     body, path = grid_bytes(made), results / GRID
     with on_disk(results):
         results.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
+        if not path.exists() or (path.read_bytes() != body and not _is_begun(results)):
             replace(path, body)
         elif path.read_bytes() != body:
             raise IntegrityError(
@@ -38,27 +38,62 @@ def write_grid(results: Path, made: list[Shard]) -> None:
             )
 
 
+def _is_begun(results: Path) -> bool:
+    """Until a shard is begun, nothing depends on what was prepared."""
+    return any(results.glob("*/*/attempt-*.json"))
+
+
 def write_examples(results: Path, selection: Selection, load_tokenizer: Callable[[str], Any]) -> None:
-    """Write examples/<suite>.<task>.jsonl where it is missing; tokenizers are loaded only if needed."""
+    """Write examples/<suite>.<task>.jsonl where it is missing; tokenizers are loaded only if needed.
+
+    Raises IntegrityError if the questions there are others and generations have been begun.
+    """
     folder = results / "examples"
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for suite in selection.suites:
-            for name in suite.tasks:
-                path = folder / f"{suite.name}.{name}.jsonl"
-                if not path.exists():
-                    tokenizers = {m.name: load_tokenizer(m.name) for m in selection.models}
-                    chat = {m.name: m.chat for m in selection.models}
-                    examples = _examples(suite, selection.tasks[name], tokenizers, chat)
-                    replace(path, b"".join(encode(e) + b"\n" for e in examples))
+            for conf in (selection.tasks[name] for name in suite.tasks):
+                path = folder / f"{suite.name}.{conf.name}.jsonl"
+                family = task(conf.family, **conf.params)
+                questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
+                if _holds(path, family, questions):
+                    continue
+                if path.exists() and _is_begun(results):
+                    raise IntegrityError(
+                        f"{path} holds other examples than this configuration: go back to it, or give the "
+                        "new study a name of its own with study.name=NAME"
+                    )
+                tokenizers = {m.name: load_tokenizer(m.name) for m in selection.models}
+                chat = {m.name: m.chat for m in selection.models}
+                examples = [_example(suite, conf, family, q, tokenizers, chat) for q in questions]
+                replace(path, b"".join(encode(e) + b"\n" for e in examples))
 
 
-def _examples(
-    suite: SuiteConf, conf: TaskConf, tokenizers: dict[str, Any], chat: dict[str, bool]
-) -> list[Example]:
-    family = task(conf.family, **conf.params)
-    questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
-    return [_example(suite, conf, family, q, tokenizers, chat) for q in questions]
+_example_reader: Reader[Example] = Reader(Example)
+
+
+def _holds(path: Path, family: Task, questions: list[Question]) -> bool:
+    """Whether a file is there and holds these questions in these words."""
+    if not path.exists():
+        return False
+    try:
+        there = [_example_reader(line) for line in path.read_bytes().splitlines()]
+    except RecordError:
+        return False
+    return [(e.example_id, e.segments) for e in there] == [
+        (q.example_id, _segments(family, q)) for q in questions
+    ]
+
+
+def _segments(family: Task, question: Question) -> dict[str, str]:
+    text = family.prompt(question)
+    parts = {
+        "before": text.before,
+        "context": text.context,
+        "after": text.after,
+        "answer_prefix": text.answer_prefix,
+    }
+    return {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
 
 
 def _example(
@@ -69,13 +104,6 @@ def _example(
     tokenizers: dict[str, Any],
     chat: dict[str, bool],
 ) -> Example:
-    text = family.prompt(question)
-    segments = {
-        "before": text.before,
-        "context": text.context,
-        "after": text.after,
-        "answer_prefix": text.answer_prefix,
-    }
     lengths = {
         model: prompt_of(tokenizer, family, question, chat[model]).n_context
         for model, tokenizer in tokenizers.items()
@@ -86,7 +114,7 @@ def _example(
         example_id=question.example_id,
         question=question.question,
         references=list(question.references),
-        segments={k: hashlib.sha256(v.encode()).hexdigest() for k, v in segments.items()},
+        segments=_segments(family, question),
         needle_depths=[round(s / len(question.context), 6) for s, _ in question.needle_spans],
         # Generated contexts have the suite's length from the start: nothing is cut.
         n_context={model: [n, n] for model, n in lengths.items()},

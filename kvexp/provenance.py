@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Collection
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -20,18 +21,33 @@ PROTOCOL_FILES = (
     "scoring.py",
     "tasks",
 )
+PART_FOLDERS = ("design", "scores", "tasks")
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "submitit", "msgspec")
 
 
-def protocol_digest() -> str:
-    """sha256 over the names and bytes of the files that make data."""
+def protocol_digest(used: Collection[str], package: Path = PACKAGE) -> str:
+    """sha256 over the names and bytes of the files that make a study's data.
+
+    `used` names the study's parts, as `scores/window`. A part that a study does not use makes none of its
+    data: adding one changes no digest.
+    """
     total = hashlib.sha256()
     for name in PROTOCOL_FILES:
-        path = PACKAGE / name
+        path = package / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            inside = file.relative_to(package)
+            if _is_part(inside) and inside.with_suffix("").as_posix() not in used:
+                continue
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            total.update(f"{digest}  {file.relative_to(PACKAGE).as_posix()}\n".encode())
+            total.update(f"{digest}  {inside.as_posix()}\n".encode())
     return total.hexdigest()
+
+
+def _is_part(inside: Path) -> bool:
+    """Whether a file is one part among others, and not what parts share."""
+    return inside.parent.name in PART_FOLDERS and not (
+        inside.name.startswith("_") or inside.stem == "base"
+    )
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -13,14 +13,17 @@ fields. Files of one study, below `results/<study>/`:
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 Condition = Literal["aware", "stream"]
-# Identifiers become file names, so they cannot climb out of a folder or hide.
-Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=-]*$", max_length=200)]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}$")]
+# Identifiers become file names, so they cannot climb out of a folder or hide. ($ would let a final
+# line break through, \Z does not.)
+ID_PATTERN = r"\A[A-Za-z0-9][A-Za-z0-9._=-]*\Z"
+Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=200)]
+Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 SIGNALS = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
@@ -201,18 +204,29 @@ def _floats(value: Any) -> Iterator[float]:
 
 
 def encode(record: Record) -> bytes:
-    """One JSON object without a line break. Raises RecordError for NaN and infinities."""
+    """One JSON object without a line break. Raises RecordError for what a reader would refuse."""
+    name = type(record).__name__
     # msgspec would write NaN as null, so that an accident would read as "undefined".
     if not all(math.isfinite(value) for value in _floats(record)):
-        raise RecordError(f"a {type(record).__name__} holds a number that is not finite: {record}")
-    return msgspec.json.encode(record)
+        raise RecordError(f"a {name} holds a number that is not finite")
+    try:
+        body = msgspec.json.encode(record)
+        _decoder(type(record)).decode(body)  # msgspec checks types and patterns on the way in only
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise RecordError(f"a {name} cannot be written: {error}") from None
+    return body
+
+
+@cache
+def _decoder(types: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(types)
 
 
 class Reader(Generic[T]):
     """Decodes records of the given types and refuses everything else."""
 
     def __init__(self, types: Any) -> None:
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(types)
+        self._decoder: msgspec.json.Decoder[T] = _decoder(types)
 
     def __call__(self, line: bytes) -> T:
         try:

@@ -17,12 +17,13 @@ from kvexp.budget import TooShort
 from kvexp.draws import uniforms
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.grid import Shard
-from kvexp.records import Attempt, Failed, Generation, Key, Timings
+from kvexp.records import Attempt, Failed, Generation, Key, RecordError, Timings
 from kvexp.replay.harness import Answer, Arm, answer_all
 from kvexp.replay.model import Loaded
 from kvexp.replay.prompt import Prompt, TooLong, encode_prompt
-from kvexp.shard_log import Log, Row, State
+from kvexp.shard_log import Log, State
 from kvexp.tasks import Question, Task, task
+from kvexp.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> N
     with shard_log.locked_log(place.folder) as log:
         state = shard_log.read_state(place.folder)
         _refuse_foreign(shard, place, state)
+        _refuse_unexpected(shard, place, state)
         if state.footer is not None:
             return
         missing = {e.key for e in shard.expected()} - state.rows.keys()
@@ -76,6 +78,15 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
                     f"{place.folder} was begun under another {what} ({there[:12]}, now {here[:12]}): "
                     "go back to it, or move the folder away to start the shard anew"
                 )
+
+
+def _refuse_unexpected(shard: Shard, place: Place, state: State) -> None:
+    extra = state.rows.keys() - {e.key for e in shard.expected()}
+    if extra:
+        raise IntegrityError(
+            f"{place.folder / shard_log.LOG} holds {len(extra)} rows that the shard does not expect (one is "
+            f"{' '.join(map(str, next(iter(extra))))}): restore the log or move the shard's folder away"
+        )
 
 
 def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
@@ -113,15 +124,15 @@ def _answer_missing(
     for example_id in shard.example_ids:
         if example_id not in lacking:
             continue
-        rows: list[Row] = []
         try:
             answers = _answer(shard, place, family, questions[example_id], attempt, loaded)
-            rows.extend(row for row in answers if row.key in missing)
-        except (InputError, MemoryError, RuntimeError) as error:  # OutOfMemoryError is a RuntimeError
+            lines = shard_log.to_lines([row for row in answers if row.key in missing])
+        # OutOfMemoryError is a RuntimeError; a RecordError is an answer with NaN or the like.
+        except (InputError, MemoryError, RuntimeError, RecordError) as error:
             failures.append(_failed(shard, example_id, attempt, error))
-            rows.append(failures[-1])
+            lines = shard_log.to_lines(failures[-1:])
         with shard_log.on_disk(place.folder):
-            log.append(rows)
+            log.append(lines)
     return failures
 
 
@@ -141,7 +152,7 @@ def _failed(shard: Shard, example_id: str, attempt: int, error: Exception) -> Fa
         task=shard.task.name,
         example_id=example_id,
         category=category,  # type: ignore[arg-type]
-        message=f"{type(error).__name__}: {error}"[:2000],
+        message=printable(f"{type(error).__name__}: {error}")[:2000],
     )
 
 

@@ -7,7 +7,8 @@ process. A torn last line is dropped on resume; nothing else is ever rewritten.
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,13 @@ from kvexp.records import (
 
 LOG = "generations.jsonl"
 FOOTER = "footer.json"
+LOCK_TRIES = 10
 Row = Generation | Failed
+
+
+def to_lines(rows: Sequence[Row]) -> bytes:
+    """Rows as they stand in the log. Raises RecordError for what no reader would accept."""
+    return b"".join(encode(row) + b"\n" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -44,32 +51,53 @@ class State:
 
 
 def read_state(folder: Path) -> State:
-    """The folder of a shard; empty if there is none. Raises IntegrityError for a line that is not ours."""
+    """The folder of a shard; empty if there is none. Raises IntegrityError for what does not belong there."""
     attempts = [_read_one(path, Attempt) for path in sorted(folder.glob("attempt-*.json"))]
-    footer = folder / FOOTER
+    numbers = {attempt.number for attempt in attempts}
     rows: dict[Key, Generation] = {}
     failed: dict[str, Failed] = {}
     for number, line in whole_lines(folder / LOG):
-        row = _read_row(folder / LOG, number, line)
+        where = f"{folder / LOG}:{number}"
+        row = _read_row(where, line)
+        if (row.suite, row.shard_id) != (folder.parent.name, folder.name):
+            raise IntegrityError(
+                f"{where} belongs to {row.suite}/{row.shard_id}: move the line to its folder"
+            )
+        if row.attempt not in numbers:
+            raise IntegrityError(f"{where} was written by attempt {row.attempt}, whose file is not there")
         if isinstance(row, Failed):
             failed[row.example_id] = row
         elif row.key in rows:
-            raise IntegrityError(f"{folder / LOG}:{number}: a second row for {tuple(row.key)}")
+            raise IntegrityError(f"{where} is a second row for {' '.join(map(str, row.key))}")
         else:
             rows[row.key] = row
             failed.pop(row.example_id, None)
-    return State(
-        rows=rows,
-        failed=list(failed.values()),
-        attempts=attempts,
-        footer=_read_one(footer, Footer) if footer.exists() else None,
-    )
+    return State(rows, list(failed.values()), attempts, _footer(folder, len(rows)))
+
+
+def _footer(folder: Path, rows: int) -> Footer | None:
+    """The footer, if there is one. Raises IntegrityError if the log is not the one that it closed."""
+    if not (folder / FOOTER).exists():
+        return None
+    footer = read_footer(folder)
+    if footer.rows != rows or footer.sha256 != _sha256(folder / LOG):
+        raise IntegrityError(
+            f"{folder / LOG} was changed after {FOOTER} closed it: restore it or move the shard's folder away"
+        )
+    return footer
 
 
 def read_footer(folder: Path) -> Footer:
     """The footer of a complete shard."""
     footer: Footer = _read_one(folder / FOOTER, Footer)
     return footer
+
+
+def _sha256(path: Path) -> str:
+    if not path.exists():
+        return "absent"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -85,12 +113,12 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 _row_reader: Reader[Row] = Reader(Row)
 
 
-def _read_row(path: Path, number: int, line: bytes) -> Row:
+def _read_row(where: str, line: bytes) -> Row:
     try:
         return _row_reader(line)
     except RecordError as error:
         raise IntegrityError(
-            f"{path}:{number} is not a generation of this version of kvexp ({error}): "
+            f"{where} is not a generation of this version of kvexp ({error}): "
             "restore the line or move the shard's folder away"
         ) from None
 
@@ -124,9 +152,8 @@ class Log:
         self.folder = folder
         self._descriptor = descriptor
 
-    def append(self, rows: list[Row]) -> None:
-        """Write all rows to the disk, or none of them."""
-        body = b"".join(encode(row) + b"\n" for row in rows)
+    def append(self, body: bytes) -> None:
+        """Write whole lines to the disk, or none of them."""
         start = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:
             while body:
@@ -150,13 +177,23 @@ def locked_log(folder: Path) -> Iterator[Log]:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise IncompleteError(f"{folder} is being written by another process: wait for it") from None
+        if not _lock(descriptor):
+            raise IncompleteError(f"{folder} is being written by another process: wait for it")
         yield Log(folder, descriptor)
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Tries for a moment, since `is_locked` holds the lock while it asks."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
 
 
 def is_locked(folder: Path) -> bool:
@@ -172,21 +209,34 @@ def is_locked(folder: Path) -> bool:
 
 
 def write_new(path: Path, record: Record) -> None:
-    """Create a file that must not exist, and bring it to the disk."""
-    with path.open("xb") as file:
-        file.write(encode(record) + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    """Create a file that must not exist. A kill or a full disk leaves it whole or not there."""
+    with _written_beside(path, encode(record) + b"\n") as temporary:
+        os.link(temporary, path)
 
 
 def replace(path: Path, body: bytes) -> None:
     """Write a file whole, by atomic rename."""
+    with _written_beside(path, body) as temporary:
+        temporary.replace(path)
+
+
+@contextmanager
+def _written_beside(path: Path, body: bytes) -> Iterator[Path]:
+    """A temporary file in the same folder, on the disk; what the caller gives a name is kept."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name, too, survives a power cut
+    finally:
+        os.close(folder)
 
 
 def close(folder: Path, shard_digest: str) -> None:
@@ -197,7 +247,7 @@ def close(folder: Path, shard_digest: str) -> None:
         shard_id=state.attempts[0].shard_id,
         shard_digest=shard_digest,
         rows=len(state.rows),
-        sha256=hashlib.sha256((folder / LOG).read_bytes()).hexdigest(),
+        sha256=_sha256(folder / LOG),
         segments=[
             Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
             for a, rows in zip(state.attempts, by_attempt, strict=True)

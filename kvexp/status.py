@@ -4,10 +4,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from kvexp import shard_log
 from kvexp.errors import IntegrityError
 from kvexp.grid import Shard
 from kvexp.launch import folder_of
+from kvexp.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,12 @@ class ShardStatus:
 def shard_status(results: Path, shard: Shard) -> ShardStatus:
     """Reads the folder of one shard; a broken log is a state, not an error."""
     folder, expected = folder_of(results, shard), sum(1 for _ in shard.expected())
-    log = folder / shard_log.LOG
-    idle = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
+    idle = None
     try:
+        log = folder / shard_log.LOG
+        idle = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
         state = shard_log.read_state(folder)
-    except IntegrityError as error:
+    except (IntegrityError, OSError) as error:
         return ShardStatus(shard.shard_id, "broken", 0, expected, idle, str(error))
     word, note = "waiting", ""
     if state.footer is not None:
@@ -53,3 +59,32 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
     elif state.rows or state.attempts:
         word = "partial"
     return ShardStatus(shard.shard_id, word, len(state.rows), expected, idle, note)
+
+
+ORDER = ("broken", "failed", "running", "partial", "waiting", "complete")  # what needs a person first
+
+
+def print_status(study: str, rows: list[ShardStatus], console: Console) -> None:
+    """A table of shards, what is wrong with them below it, and one line of totals."""
+    table = Table(box=None, title=f"study {study}", title_justify="left")
+    table.add_column("shard", overflow="fold")  # an id cut short names nothing
+    table.add_column("state")
+    table.add_column("rows", justify="right")
+    table.add_column("idle", justify="right")
+    for row in sorted(rows, key=lambda r: ORDER.index(r.state)):
+        idle = "" if row.idle_seconds is None or row.state == "complete" else _duration(row.idle_seconds)
+        table.add_row(row.shard_id, row.state, f"{row.done:,}/{row.expected:,}", idle)
+    console.print(table)
+    for row in rows:
+        if row.note:
+            console.print(Text(f"{row.shard_id}: {printable(row.note)}"))
+    done, expected = sum(r.done for r in rows), sum(r.expected for r in rows)
+    whole = sum(r.state == "complete" for r in rows)
+    console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} generations")
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -3,7 +3,8 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from kvexp import launch
 from kvexp.config import ModelConf, Selection
+from kvexp.errors import IntegrityError
 from kvexp.grid import Shard, chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.prepare import write_examples, write_grid
+from kvexp.shard_log import LOG, read_footer
+from kvexp.terminal import printable
 
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
 
@@ -48,6 +52,7 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
 def _tokenizers(selection: Selection) -> Any:
     models = {model.name: model for model in selection.models}
 
+    @cache
     def load(name: str) -> Any:
         from kvexp.replay.model import load_tokenizer
 
@@ -59,9 +64,6 @@ def _tokenizers(selection: Selection) -> Any:
 
 def _refuse_other_code(results: Path, complete: list[Shard]) -> None:
     """A complete shard that was made by other code or settings is not what was asked for."""
-    from kvexp.errors import IntegrityError
-    from kvexp.shard_log import read_footer
-
     for shard in complete:
         folder = launch.folder_of(results, shard)
         if read_footer(folder).shard_digest != shard.digest:
@@ -73,8 +75,8 @@ def _refuse_other_code(results: Path, complete: list[Shard]) -> None:
 
 def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path, console: Console) -> int:
     todo = [job.shard for job in jobs]
-    before = sum(launch.rows_done(results, s) for s in todo)
-    total = sum(len(s.example_ids) * len(s.places()) for s in todo)
+    count = RowCount([launch.folder_of(results, s) / LOG for s in todo])
+    before, total = count(), sum(len(s.example_ids) * len(s.places()) for s in todo)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -85,27 +87,44 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path
         disable=not console.is_terminal,
         speed_estimate_period=600,
     )
-    failures: list[Outcome] = []
-    whole, told = 0, time.monotonic()
-    started = time.monotonic()
-    with closing(events), progress:  # type: ignore[type-var]
-        bar = progress.add_task("running", total=total, completed=before)
-        for event in events:
-            done = sum(launch.rows_done(results, s) for s in todo)
-            progress.update(bar, completed=done)
-            if event is not None:
-                whole += event.error is None
-                if event.error is not None:
-                    failures.append(event)
-                    progress.console.print(f"[red]{event.error}[/red]", markup=True)
-                told = 0.0
-            if not console.is_terminal and time.monotonic() - told > PLAIN_SECONDS:
-                told = time.monotonic()
-                console.print(_plain_line(done, before, total, told - started))
+    worst, whole = 0, 0
+    started = told = time.monotonic()
+    try:
+        with closing(events), progress:  # type: ignore[type-var]
+            bar = progress.add_task("running", total=total, completed=before)
+            for event in events:
+                done = min(count(), total)
+                progress.update(bar, completed=done)
+                if event is not None:
+                    whole += event.error is None
+                    worst = max(worst, event.exit_code)
+                    if event.error is not None:
+                        print(f"kvexp: {printable(event.error)}", file=sys.stderr)  # above a live bar
+                now = time.monotonic()
+                if not console.is_terminal and (event is not None or now - told > PLAIN_SECONDS):
+                    told = now
+                    console.print(_plain_line(done, before, total, now - started))
+    except KeyboardInterrupt:
+        console.print("the workers are stopped")
+        raise
     console.print(f"{whole} of {len(todo)} shards completed in {(time.monotonic() - started) / 60:.1f} min")
-    for failure in failures:
-        print(f"kvexp: {failure.error}", file=sys.stderr)
-    return max((f.exit_code for f in failures), default=0)
+    return worst
+
+
+class RowCount:
+    """Rows in growing logs, failed ones included; nothing is read twice."""
+
+    def __init__(self, logs: list[Path]) -> None:
+        self._seen = {path: (0, 0) for path in logs}  # bytes read, rows in them
+
+    def __call__(self) -> int:
+        """All rows that are there now."""
+        for path, (position, rows) in self._seen.items():
+            with suppress(OSError), path.open("rb") as file:
+                file.seek(position)
+                new = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+                self._seen[path] = (file.tell(), rows + new)
+        return sum(rows for _, rows in self._seen.values())
 
 
 def _plain_line(done: int, before: int, total: int, seconds: float) -> str:

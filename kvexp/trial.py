@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from kvexp import launch
-from kvexp.config import CONDITIONS, ArmConf, ArmGrid, load_arm, project_root, select
+from kvexp.config import CONDITIONS, ArmConf, ArmGrid, load_arms, project_root, select
 from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
@@ -17,18 +17,22 @@ from kvexp.grid import places
 from kvexp.replay.harness import Answer, Arm, answer_all
 from kvexp.replay.prompt import encode_prompt
 from kvexp.scores import score
+from kvexp.terminal import printable
 
 
 def trial(parsed: argparse.Namespace, console: Console) -> int:
     """Print a table: one line for each arm, condition, budget and draw, the full cache first."""
     root = project_root()
-    selection = select(parsed.overrides, root)
+    # Arms are taken from conf/arm, listed by the study or not.
+    of_arms = [text for text in parsed.overrides if text.lstrip("+").startswith("arm.")]
+    selection = select([text for text in parsed.overrides if text not in of_arms], root)
+    if parsed.max_new_tokens < 1:
+        raise ConfigError(f"--max-new-tokens is at least 1, got {parsed.max_new_tokens}")
     context = _read(parsed.file)
-    arms = [place for name in _names(parsed.arms) for place in _places(parsed, root, name)]
-    if not any(arm.budget is None for arm in arms):
-        arms = places(load_arm("full", root), ArmGrid("full")) + arms
+    confs = load_arms(list(dict.fromkeys(["full", *_names(parsed.arms)])), of_arms, root)
+    arms = [place for conf in confs for place in _places(parsed, conf)]
     if len(selection.chosen["model"]) != 1:
-        raise ConfigError(f"choose one model: model={'|'.join(selection.chosen['model'])}")
+        raise ConfigError(f"choose one model with model=NAME: {', '.join(selection.chosen['model'])}")
     model = next(m for m in selection.models if m.name in selection.chosen["model"])
     loaded = launch.load_model(
         launch.model_source(model), model.dtype, selection.cluster.device, model.revision
@@ -79,16 +83,15 @@ def _numbers(text: str, kind: type[float] | type[int], option: str) -> list[floa
         raise ConfigError(f"{option} takes numbers with commas between them, got {text!r}") from None
 
 
-def _places(parsed: argparse.Namespace, root: Path, name: str) -> list[Arm]:
+def _places(parsed: argparse.Namespace, conf: ArmConf) -> list[Arm]:
     """An arm in every condition that it is defined in."""
-    conf = load_arm(name, root)
     chosen = design(conf.design, **conf.design_params)
     if chosen.keeps_all:
-        return places(conf, ArmGrid(name))
+        return places(conf, ArmGrid(conf.name))
     seeds = [int(s) for s in _numbers(parsed.seeds, int, "--seeds")] if chosen.is_random else []
     budgets = _numbers(parsed.budgets, float, "--budgets")
     conditions = [c for c in CONDITIONS if _defined(conf, c)]
-    return places(conf, ArmGrid(name, conditions, budgets, seeds))
+    return places(conf, ArmGrid(conf.name, conditions, budgets, seeds))
 
 
 def _defined(conf: ArmConf, condition: str) -> bool:
@@ -118,7 +121,7 @@ def _print(answers: list[Answer], console: Console) -> None:
             _number(planned.evicted_mass),
             _number(planned.margin),
             _number(sum(logprobs) / len(logprobs)),
-            escape(" ".join(answer.text.split())),
+            Text(printable(" ".join(answer.text.split()))),
         )
     console.print(table)
 

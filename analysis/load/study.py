@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,18 @@ def load(folder: Path, owners: Mapping[str, str]) -> Study:
     filler = _Filler(table)
     absences: dict[tuple[str, str], str] = {}
     attempts: list[tuple[str, Shard]] = []
-    for suite, path in _shard_folders(folder):
+    # Against an unreadable grid every row would be foreign, which says nothing.
+    for suite, path in _shard_folders(folder) if len(table) else []:
         shard = read_shard(path)
         attempts.append((suite, shard))
         filler.fill(suite, shard)
         problems += _problems(suite, shard)
         absences[suite, path.name] = _absence(shard)
     problems += _mixed_attempts(attempts, owners)
-    return Study(folder.resolve().name, filler.table(), absences, tuple(sorted(set(problems))))
+    name = folder.resolve().name
+    # Named from the study on, so that a report does not depend on where the folder lies.
+    named = {replace(one, message=one.message.replace(f"{folder}/", f"{name}/")) for one in problems}
+    return Study(name, filler.table(), absences, tuple(sorted(named)))
 
 
 class _Filler:

@@ -47,7 +47,7 @@ class Quantity(Strict, frozen=True, kw_only=True):
 
     meaning: str
     range: tuple[float, float]  # every value it can take, both ends included
-    interval: bool = True  # false: a bare number, without lo and hi
+    count: bool = False  # a whole number, without an interval
 
 
 class Population(Strict, frozen=True, kw_only=True):
@@ -215,9 +215,10 @@ def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
     try:
         raw = path.read_bytes()
         table = tomllib.loads(raw.decode())
-        content = msgspec.convert(table, Registration)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RegistrationError(f"{path} cannot be read: {error}") from None
+    try:
+        content = msgspec.convert(table, Registration)
     except (msgspec.ValidationError, RecursionError) as error:
         raise RegistrationError(f"{path}: {_explained(table, error)}") from None
     if content.id != path.stem:
@@ -269,7 +270,7 @@ def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
 
 
 def _check_names(question: Question, where: str) -> None:
-    """Every name is declared, every declared quantity is used, no bare number is asked for its interval."""
+    """Every name is declared, every declared quantity is used, no count is asked for its interval."""
     conditions = [question.kill] + ([question.support] if question.support else [])
     used = set[str]().union(*(condition.names for condition in conditions))
     declared = set(question.quantities)
@@ -278,8 +279,8 @@ def _check_names(question: Question, where: str) -> None:
     if declared - used:
         raise RegistrationError(f"{where}: {_quoted(declared - used)} is declared but decides nothing")
     for name, field in itertools.chain(*(condition.fields for condition in conditions)):
-        if field in ("lo", "hi") and not question.quantities[name].interval:
-            raise RegistrationError(f"{where}: '{name}' has no interval, so no .{field}")
+        if field in ("lo", "hi") and question.quantities[name].count:
+            raise RegistrationError(f"{where}: '{name}' is a count, without .{field}")
 
 
 def _check_reachable(question: Question, where: str) -> None:
@@ -326,6 +327,8 @@ def _choices(
     inside = [turn for turn in turns if low <= turn <= high]
     between = [(a + b) / 2 for a, b in itertools.pairwise(inside)]
     points = sorted({*inside, *between})
+    if quantity.count:
+        points = sorted({whole for point in points for whole in (math.floor(point), math.ceil(point))})
     read = [field for field in ("lo", "value", "hi") if (name, field) in fields]
     counts = (0, 10**9) if (name, "n") in fields else (1,)
     return [

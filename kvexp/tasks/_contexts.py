@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
-from kvexp.tasks.haystack import LONGEST_SENTENCE, passages
+from kvexp.tasks._haystack import LONGEST_SENTENCE, passages
 
 SHORTEST, LONGEST = 256, 8192  # nominal tokens
 # The length of a context must not depend on a model, so words stand for tokens. Measured with the

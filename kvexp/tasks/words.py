@@ -9,8 +9,10 @@ from kvexp.tasks._vocabulary import CITIES, WORDS
 from kvexp.tasks.base import PromptText, Question, Task
 
 _MOST_FACTS = 20
-# Said twice, because a single mention is lost by almost every stream arm of the pilot at any budget.
-_FACT = "The secret word for {key} is {word}. Whoever comes to {key} has to say {word}."
+# Measured on pilot seeds with SmolLM2: quotation marks in the fact and in the answer's prefix keep the
+# model from answering with a form of the city's name; saying the word twice lets some stream arms find
+# it (a single mention is lost by nearly all of them, which would tell nothing about degrees).
+_FACT = 'The secret word for {key} is "{word}". Whoever comes to {key} has to say "{word}".'
 _QUESTION = "What is the secret word for {key}?"
 
 
@@ -57,5 +59,5 @@ class Words(Task):
             context=question.context,
             after=f"\n\n{question.question} Answer with one word.",
             question=question.question,
-            answer_prefix=f"The secret word for {key} is",
+            answer_prefix=f'The secret word for {key} is "',
         )

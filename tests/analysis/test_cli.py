@@ -108,7 +108,11 @@ def test_a_broken_log_is_invalid_and_named(run, whole):
     assert code == 4
     assert "R1    PREVIEW INVALID" in out
     assert "S2    PREVIEW INVALID" not in out
-    assert f"integrity: {log}:205: not a log record" in err
+    named = f"embedded/{log.relative_to(whole)}:205: not a log record"
+    assert named in " ".join(verdicts(whole)["problems"])
+    assert named in "".join(line.strip() + " " for line in out.splitlines())
+    assert err.startswith("error: integrity: embedded/embedded-1k/")
+    assert err.count("\n") == 1
     assert verdicts(whole)["claims"][0]["quantities"] == {}
 
 
@@ -266,7 +270,7 @@ def test_requirements_pin_what_the_environment_has():
         if line and not line.startswith("#")
     ]
     assert {name: version(name) for name, _ in pins} == dict(pins)
-    assert {name for name, _ in pins} == {"msgspec", "numpy", "pandas"}
+    assert {name for name, _ in pins} == {"msgspec", "numpy", "pandas", "python-dateutil"}
 
 
 NEW_CLAIM = '''

@@ -115,9 +115,16 @@ def test_the_papers_numbers_give_the_papers_states(case):
         (('support = "models_above >= 1"', 'support = "models_above >= 2"'), "support can never hold"),
         (
             ('support = "models_above >= 1"', 'support = "models_above.lo >= 1"'),
-            "'models_above' has no interval",
+            "'models_above' is a count, without .lo",
         ),
-        (("interval = false", "interval = 0"), "interval"),
+        (("count = true", "count = 1"), "count"),
+        (
+            (
+                'kill = "auc_pooled < 0.60"',
+                'kill = "auc_pooled < 0.6 and models_above * (1 - models_above) > 0"',
+            ),
+            "no number can fulfil the kill",
+        ),
         (("range = [-1, 1]", "range = [1, -1]"), "two finite, rising numbers"),
         (("range = [-1, 1]", "range = [-1, inf]"), "two finite, rising numbers"),
         (('label = "own_failure"', 'label = "failure"'), "failure"),

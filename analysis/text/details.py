@@ -1,0 +1,57 @@
+"""The descriptive tables: the signal panel, accuracy and induced-failure rates."""
+
+from collections.abc import Iterator, Sequence
+
+from analysis.details import NO_ROWS, PanelRow, Rate
+from analysis.report import Section
+from analysis.text.words import RULE, point
+
+MAIN_SIGNALS = ("certificate", "output_logprob", "entropy")
+
+
+def panel_tables(section: Section, is_full: bool) -> Iterator[str]:
+    """Lines of one table per suite, task set and arm; without `is_full` the main arm and signals only."""
+    main = section.registered.content.details.arm
+    rows = [
+        row
+        for row in section.details.panel
+        if is_full or (row.arm == main and row.tasks == "real" and row.signal in MAIN_SIGNALS)
+    ]
+    for suite, tasks, arm in dict.fromkeys((row.suite, row.tasks, row.arm) for row in rows):
+        here = [row for row in rows if (row.suite, row.tasks, row.arm) == (suite, tasks, arm)]
+        title = f"AUC on {suite}, {tasks} tasks, arm {arm}"
+        if all(row.pooled.undefined == NO_ROWS for row in here):
+            yield from (f"{title}: {NO_ROWS}", "")
+            continue
+        yield title
+        yield (f"{'label':17}{'signal':16}{'positive/rows':>15}  {'pooled':22}{'stratified':22}cell")
+        yield RULE
+        yield from map(_panel_line, here)
+        yield ""
+
+
+def _panel_line(row: PanelRow) -> str:
+    size = f"{row.positives:,}/{row.pooled.n:,}"
+    return f"{row.label:17}{row.signal:16}{size:>15}  {row.pooled!s:22}{row.stratified!s:22}{row.cell_label}"
+
+
+def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
+    """Lines of one table: arms, conditions and budgets by task."""
+    here = [rate for rate in rates if rate.suite == suite]
+    if all(rate.estimate.undefined == NO_ROWS for rate in here):
+        yield from (f"{title}, {suite}: {NO_ROWS}", "")
+        return
+    tasks = list(dict.fromkeys(rate.task for rate in here if rate.task is not None))
+    cells = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in here}
+    yield f"{title}, {suite}"
+    heads = "".join(f"{task[:12]:>13}" for task in tasks)
+    yield f"{'arm':16}{'condition':10}{'budget':6}{heads}   real tasks"
+    yield RULE
+    for arm, condition, budget in dict.fromkeys(key[:3] for key in cells):
+        key = (arm, condition, budget)
+        points = [point(cells.get((*key, task))) for task in tasks]
+        row = "".join(f"{text:>13}" for text in points)
+        amount = "" if budget is None else f"{budget:g}"
+        pooled = cells.get((*key, None))
+        yield f"{arm:16}{condition or '':10}{amount:6}{row}   {'-' if pooled is None else pooled}"
+    yield ""

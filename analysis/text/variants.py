@@ -1,0 +1,33 @@
+"""Readings and sensitivities beside each claim: numbers and truths, no verdicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from analysis.decide import Answer, Verdict
+from analysis.text.words import RULE, number, word
+
+
+def variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Lines of one table per claim."""
+    yield "Readings (another population or label) and sensitivities (another choice): no verdicts."
+    yield "'moves': the claim's verdict would be another one."
+    for verdict in verdicts:
+        declared = verdict.registered.content.claim[verdict.claim_id].quantities
+        widths = {name: len(name) + 3 if q.count else 22 for name, q in declared.items()}
+        yield RULE
+        yield f"{verdict.claim_id:32}{'kill':9}" + _cells({name: name for name in widths}, widths)
+        yield _variant("as registered", verdict.answer, widths)
+        for name, answer in verdict.readings.items():
+            yield _variant(f"reading: {name}", answer, widths)
+        for name, answer in verdict.sensitivity.items():
+            yield _variant(name, answer, widths) + ("moves" if verdict.moves(name) else "")
+    yield ""
+
+
+def _variant(title: str, answer: Answer, widths: Mapping[str, int]) -> str:
+    numbers = {name: number(found) for name, found in answer.quantities.items()}
+    cells = _cells(numbers, widths) if numbers else answer.state.lower()
+    return f"  {title:30}{word(answer.kill):9}{cells}"
+
+
+def _cells(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    return "".join(f"{texts[name]:{width}}" for name, width in widths.items())
