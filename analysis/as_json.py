@@ -31,6 +31,7 @@ def to_json(report: Report) -> str:
             "panel": [_panel_row(row) for one in report.sections for row in one.details.panel],
             "accuracy": [_rate(row) for one in report.sections for row in one.details.accuracy],
             "induced": [_rate(row) for one in report.sections for row in one.details.induced],
+            "rescued": [_rate(row) for one in report.sections for row in one.details.rescued],
         },
     }
     return json.dumps(body, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"

@@ -92,8 +92,5 @@ def _write(folder: Path, as_json: str, report: Report) -> None:
             temporary = folder / f".{name}.tmp"
             temporary.write_text(text, encoding="utf-8", newline="\n")
             temporary.replace(folder / name)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except OSError as error:
         print(f"nothing was written to {folder}: {error.strerror}", file=sys.stderr)

@@ -55,7 +55,8 @@ class Details:
 
     panel: tuple[PanelRow, ...]
     accuracy: tuple[Rate, ...]
-    induced: tuple[Rate, ...]
+    induced: tuple[Rate, ...]  # failures among what the full cache answers
+    rescued: tuple[Rate, ...]  # successes among what it does not
 
 
 def describe(study: Study, registered: Registered) -> Details:
@@ -63,6 +64,7 @@ def describe(study: Study, registered: Registered) -> Details:
     panel: list[PanelRow] = []
     accuracy: list[Rate] = []
     induced: list[Rate] = []
+    rescued: list[Rate] = []
     for suite in registered.content.suites:
         here = study.table[study.table["suite"] == suite]
         for words, tasks in _task_sets(here, registered):
@@ -70,7 +72,8 @@ def describe(study: Study, registered: Registered) -> Details:
                 panel += _panel(study, registered, suite, words, tasks, arm)
         accuracy += _rates(study, registered, suite, "success")
         induced += _rates(study, registered, suite, "induced_failure")
-    return Details(tuple(panel), tuple(accuracy), tuple(induced))
+        rescued += _rates(study, registered, suite, "rescue")
+    return Details(tuple(panel), tuple(accuracy), tuple(induced), tuple(rescued))
 
 
 def _task_sets(rows: pd.DataFrame, registered: Registered) -> list[tuple[str, list[str]]]:

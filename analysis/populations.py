@@ -28,6 +28,8 @@ LABELS = {
     "success": Labelling(False, lambda own, full: np.ones_like(own), lambda own, full: own),
     "own_failure": Labelling(False, lambda own, full: np.ones_like(own), lambda own, full: ~own),
     "induced_failure": Labelling(True, lambda own, full: full, lambda own, full: ~own),
+    "inherent_failure": Labelling(True, lambda own, full: ~full, lambda own, full: ~own),
+    "rescue": Labelling(True, lambda own, full: ~full, lambda own, full: own),
     # Among failures: was it the cache?
     "attribution": Labelling(True, lambda own, full: ~own, lambda own, full: full),
 }

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; the exit code."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    parsed = _parser().parse_args(arguments)
+    parsed = _parse(arguments)
     if threading.current_thread() is threading.main_thread():
         # A plain kill ends like Ctrl-C: workers are stopped, and a sentence says where things stand.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -57,6 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _say(sentence: str, exit_code: int) -> int:
     print(f"kvexp: {printable(sentence)}", file=sys.stderr)
     return exit_code
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Overrides may stand before, between and after options, which argparse alone does not allow."""
+    parser = _parser()
+    parsed, rest = parser.parse_known_args(arguments)
+    if unknown := [text for text in rest if text.startswith("-")]:
+        parser.error(f"unknown option {unknown[0]}")
+    parsed.overrides += rest
+    return parsed
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -390,7 +390,8 @@ class _Composer:
         ):
             root = compose(f"{group}/{name}", overrides=[c.override for c in changes])
             made: Any = OmegaConf.to_object(root[group]) if group in root else None
-        if type(made) is not SCHEMAS[group]:
+        schema: Any = SCHEMAS[group]
+        if type(made) is not schema:
             raise ConfigError(f"{where}: it must begin with defaults: [base_{group}, _self_]")
         _check_name(where, group, made.name, name)
         return made
@@ -427,17 +428,17 @@ def _one_sentence(where: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """What the innermost configuration error says, on one line."""
-    best: BaseException | None = error
-    cause = error
-    while (deeper := cause.__cause__ or cause.__context__) is not None:
-        cause = deeper
-        # OmegaConf's innermost message is a template whose holes an outer one fills.
+    """What the innermost configuration error says, and where, on one line."""
+    said, place = str(error), ""
+    cause: BaseException | None = error
+    while cause is not None:
+        # OmegaConf's innermost message may be a template whose holes an outer one fills.
         if isinstance(cause, HydraException | OmegaConfBaseException | ConfigError) and "$" not in str(cause):
-            best = cause
-    lines = [line.strip() for line in str(best).splitlines() if line.strip()]
-    place = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
-    return f"{lines[0] if lines else type(best).__name__}{f' (at {place})' if place else ''}"
+            said = str(cause)
+        place = getattr(cause, "full_key", None) or place
+        cause = cause.__cause__ or cause.__context__
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__}{f' (at {place})' if place else ''}"
 
 
 def _some(where: str, name: str, values: list[Any]) -> None:

@@ -19,7 +19,7 @@ import submitit
 from kvexp import provenance, shard_log
 from kvexp.assets import embedded_model
 from kvexp.config import ClusterConf, ModelConf
-from kvexp.errors import IncompleteError, KvexpError
+from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.grid import Shard
 from kvexp.shard import Place, run_shard
 
@@ -38,8 +38,17 @@ class Outcome:
 
 
 def model_source(model: ModelConf) -> str:
-    """What transformers loads: the embedded model's folder, or the configured source."""
-    return str(embedded_model()) if model.source == "embedded" else model.source
+    """What transformers loads: the embedded model's folder, or the configured folder or hub id."""
+    if model.source == "embedded":
+        return str(embedded_model())
+    if not model.source.startswith(("/", "./", "../", "~")):
+        return model.source
+    folder = Path(model.source).expanduser()
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"model {model.name!r} is not there: {folder} has no config.json (set model.{model.name}.source)"
+        )
+    return str(folder)
 
 
 @lru_cache(maxsize=1)

@@ -82,7 +82,7 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("generations, ETA"),
-        TimeRemainingColumn(elapsed_when_finished=True),
+        TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
         speed_estimate_period=600,

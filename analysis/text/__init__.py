@@ -25,6 +25,8 @@ def to_text(report: Report, *, is_full: bool) -> str:
         for suite in section.registered.content.suites:
             lines += rate_table("accuracy", suite, section.details.accuracy)
             lines += rate_table("induced-failure rate", suite, section.details.induced)
+            if is_full:
+                lines += rate_table("rescue rate", suite, section.details.rescued)
     if not is_full:
         lines.append("All arms, signals and tasks: verdicts.md; everything for machines: verdicts.json")
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"

@@ -25,7 +25,7 @@ import msgspec
 from kvexp.errors import KvexpError
 from kvexp.prereg.condition import FIELDS, Condition, ConditionError, State, parse
 
-Label = Literal["own_failure", "induced_failure", "attribution", "success"]
+Label = Literal["success", "own_failure", "induced_failure", "inherent_failure", "rescue", "attribution"]
 Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 OTHERWISE = "otherwise"

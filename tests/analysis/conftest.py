@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,9 @@ import pytest
 from analysis import claims
 from analysis.load import load
 from kvexp.prereg.registration import load_folder
+from tests import planted
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT)) if str(ROOT) not in sys.path else None
-
-from tests import planted  # noqa: E402  tests is no package, only a folder of the repository
 
 
 @pytest.fixture(scope="session")

@@ -68,6 +68,7 @@ def test_a_whole_study_is_decided(run, whole):
 def test_json_is_the_same_bytes_in_another_process(run, whole, quick):
     _, out, _ = run(whole, "--json")
     assert out.encode() == (whole / "verdicts.json").read_bytes()
+    assert out == json.dumps(json.loads(out), indent=1, sort_keys=True) + "\n"
     numbers = json.loads(out)["claims"][0]["quantities"]["auc_pooled"]
     assert numbers["lo"] < numbers["value"] < numbers["hi"]
     assert all(number == float(f"{number:.6g}") for number in (numbers["lo"], numbers["hi"]))
@@ -114,6 +115,16 @@ def test_a_broken_log_is_invalid_and_named(run, whole):
     assert err.startswith("error: integrity: embedded/embedded-1k/")
     assert err.count("\n") == 1
     assert verdicts(whole)["claims"][0]["quantities"] == {}
+
+
+def test_a_problem_that_touches_no_claim_is_still_one(run, whole):
+    shard = whole / "scratch" / "s.000"
+    shard.mkdir(parents=True)
+    (shard / "footer.json").write_text("{}")
+    code, out, err = run(whole)
+    assert code == 4
+    assert "INVALID" not in out
+    assert "embedded/scratch/s.000/footer.json: not a record" in err
 
 
 def test_a_broken_grid_makes_everything_invalid(run, whole):

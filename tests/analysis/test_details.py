@@ -77,19 +77,20 @@ def test_the_panel(told, label, signal):
     assert row.cell_label.value == pytest.approx(roc_auc_score(positive, cells), abs=1e-12)
 
 
-def test_accuracy_and_induced_failure_by_cell(told):
+def test_accuracy_induced_failures_and_rescues_by_cell(told):
     details, answers = told
-    for rate in details.accuracy + details.induced:
-        is_induced = rate in details.induced
+    labels = ("accuracy", "induced", "rescued")
+    labelled = [(label, rate) for label in labels for rate in getattr(details, label)]
+    for label, rate in labelled:
         tasks = ("words", "facts") if rate.task is None else (rate.task,)
         keys = [
             k
             for k in answers
             if (k.suite, k.arm, k.condition, k.budget) == (rate.suite, rate.arm, rate.condition, rate.budget)
             and k.task in tasks
-            and (not is_induced or full_of(answers, k))
+            and label in ("accuracy", "induced" if full_of(answers, k) else "rescued")
         ]
-        hits = [answers[k]["success"] != is_induced for k in keys]
+        hits = [answers[k]["success"] is (label != "induced") for k in keys]
         assert rate.estimate.n == len(keys)
         assert rate.estimate.value == pytest.approx(np.mean(hits), abs=1e-12)
     cells = {(r.arm, r.condition, r.budget, r.task) for r in details.accuracy}
@@ -104,3 +105,18 @@ def test_details_of_missing_rows_are_left_out(whole, registrations, owners):
     assert all(row.pooled.value is None for row in details.panel)
     known = {rate.task for rate in details.accuracy if rate.estimate.value is not None}
     assert known == {"passcodes", "facts"}
+
+
+def test_a_missing_full_row_leaves_out_what_needs_it(whole, registrations, owners):
+    log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    gone = next(line for line in lines if b'"arm":"full"' in line)
+    log.write_bytes(b"".join(line for line in lines if line is not gone))
+    planted.close(log.parent)
+    details = describe(load(whole, owners), registrations[0])
+    known = {rate.task for rate in details.induced if rate.estimate.value is not None}
+    assert known == {"passcodes", "facts"}
+    unknown = {(r.arm, r.task) for r in details.accuracy if r.estimate.value is None}
+    assert unknown == {("full", "words"), ("full", None)}
+    defined = {row.label for row in details.panel if row.pooled.value is not None}
+    assert defined == {"own_failure"}

@@ -41,6 +41,12 @@ def test_a_sound_study_loads_whole(whole, owners):
     assert len(study.table) == 12 * 3 * (17 + 25)
 
 
+def test_the_table_does_not_know_the_order_of_the_files(whole, owners, tmp_path, shuffled):
+    grid = planted.plan(examples=12)
+    other = planted.write(tmp_path / "b" / "embedded", grid, World(), order=shuffled)
+    pd.testing.assert_frame_equal(load(whole, owners).table, load(other, owners).table)
+
+
 def test_the_table_holds_what_the_rows_say(whole, owners):
     table = load(whole, owners).table
     world, grid = World(), {row.key: row for row in planted.plan(examples=12)}
@@ -80,6 +86,7 @@ def test_failed_rows_are_missing_until_a_later_success(shard, whole, owners):
     study = load(whole, owners)
     assert study.problems == ()
     assert study.table["present"].all()
+    assert "failed" not in study.absences[SHORT, WORDS]
 
     footer = json.loads((shard / "footer.json").read_bytes())
     assert footer["rows"] == 12 * 17
