@@ -59,4 +59,5 @@ def radius(
 
 def normalised_entropy(weights_N: torch.Tensor, retained: torch.Tensor) -> torch.Tensor:
     """Entropy of softmax weights over the log of the retained size; needs a retained size of 2 or more."""
-    return torch.special.entr(weights_N).sum(-1) / torch.log(retained)
+    entropy: torch.Tensor = torch.special.entr(weights_N).sum(-1)
+    return entropy / torch.log(retained)

@@ -22,7 +22,7 @@ PROTOCOL_FILES = (
     "tasks",
 )
 PART_FOLDERS = ("design", "scores", "tasks")
-VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "hydra-core", "submitit", "msgspec")
+VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "networkx", "hydra-core", "submitit", "msgspec")
 
 
 def protocol_digest(used: Collection[str], package: Path = PACKAGE) -> str:
@@ -45,9 +45,7 @@ def protocol_digest(used: Collection[str], package: Path = PACKAGE) -> str:
 
 def _is_part(inside: Path) -> bool:
     """Whether a file is one part among others, and not what parts share."""
-    return inside.parent.name in PART_FOLDERS and not (
-        inside.name.startswith("_") or inside.stem == "base"
-    )
+    return inside.parent.name in PART_FOLDERS and not (inside.name.startswith("_") or inside.stem == "base")
 
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:

@@ -68,9 +68,9 @@ def print_status(study: str, rows: list[ShardStatus], console: Console) -> None:
     """A table of shards, what is wrong with them below it, and one line of totals."""
     table = Table(box=None, title=f"study {study}", title_justify="left")
     table.add_column("shard", overflow="fold")  # an id cut short names nothing
-    table.add_column("state")
-    table.add_column("rows", justify="right")
-    table.add_column("idle", justify="right")
+    table.add_column("state", no_wrap=True)
+    table.add_column("rows", no_wrap=True, justify="right")
+    table.add_column("idle", no_wrap=True, justify="right")
     for row in sorted(rows, key=lambda r: ORDER.index(r.state)):
         idle = "" if row.idle_seconds is None or row.state == "complete" else _duration(row.idle_seconds)
         table.add_row(row.shard_id, row.state, f"{row.done:,}/{row.expected:,}", idle)

@@ -99,31 +99,51 @@ def _defined(conf: ArmConf, condition: str) -> bool:
     return name is None or condition in score(name).conditions
 
 
+WIDE = 110  # columns of a terminal in which answers fit beside the signals
+
+
 def _print(answers: list[Answer], console: Console) -> None:
-    table = Table(box=None)
-    for column in ("arm", "condition"):
-        table.add_column(column)
-    for column in ("budget", "draw", "kept", "certificate", "entropy", "evicted", "margin", "logprob"):
-        table.add_column(column, justify="right")
-    table.add_column("answer", overflow="fold")
+    """Signals and answers in one table, or in two where the terminal is narrow: no number is cut."""
+    table = Table(box=None, collapse_padding=True)
+    for column in ("arm", "cond."):
+        table.add_column(column, no_wrap=True)
+    for column in ("budget", "draw", "kept", "cert.", "entropy", "evicted", "margin", "logprob"):
+        table.add_column(column, justify="right", no_wrap=True)
+    texts = table
+    if console.width < WIDE:
+        texts = Table(box=None, collapse_padding=True)
+        for column in ("arm", "cond.", "budget", "draw"):
+            texts.add_column(column, no_wrap=True)
+    texts.add_column("answer", overflow="fold")
     for answer in answers:
-        planned = answer.planned
-        arm, steps = planned.arm, answer.certificate_steps
-        logprobs = answer.decoded.logprobs
-        table.add_row(
-            arm.name,
-            arm.condition or "",
-            "" if arm.budget is None else f"{arm.budget:g}",
-            "" if arm.seed is None else str(arm.seed),
-            f"{planned.plan.realised:.0f}",
-            _number(None if steps is None else max(steps)),
-            _number(answer.entropy),
-            _number(planned.evicted_mass),
-            _number(planned.margin),
-            _number(sum(logprobs) / len(logprobs)),
-            Text(printable(" ".join(answer.text.split()))),
-        )
+        text = Text(printable(" ".join(answer.text.split())))
+        place, signals = _place(answer), _signals(answer)
+        if texts is table:
+            table.add_row(*place, *signals, text)
+        else:
+            table.add_row(*place, *signals)
+            texts.add_row(*place, text)
     console.print(table)
+    if texts is not table:
+        console.print(texts)
+
+
+def _place(answer: Answer) -> list[str]:
+    arm = answer.planned.arm
+    budget = "" if arm.budget is None else f"{arm.budget:g}"
+    return [arm.name, arm.condition or "", budget, "" if arm.seed is None else str(arm.seed)]
+
+
+def _signals(answer: Answer) -> list[str]:
+    planned, steps, logprobs = answer.planned, answer.certificate_steps, answer.decoded.logprobs
+    return [
+        f"{planned.plan.realised:.0f}",
+        _number(None if steps is None else max(steps)),
+        _number(answer.entropy),
+        _number(planned.evicted_mass),
+        _number(planned.margin),
+        _number(sum(logprobs) / len(logprobs)),
+    ]
 
 
 def _number(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """A small project of its own for a test: a copy of conf/ with a study of a tiny model, and the command."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from kvexp.config import Selection, select
+from kvexp.config import Selection, _Composer, select
 from kvexp.grid import Shard, shards
 
 ROOT = Path(__file__).parent.parent
@@ -88,3 +89,22 @@ def one_sentence(text: str) -> str:
 
 
 torch.set_num_threads(1)
+
+
+# Hydra needs 50 ms to compose one file, ten files make a study, and hundreds of tests select one: the
+# same words in the same group are composed once. tests/test_config.py uses the real thing.
+real_one = _Composer.one
+_made: dict[tuple[object, ...], object] = {}
+
+
+def _one(self: _Composer, group: str, name: str, listed_by: str = "") -> object:
+    changes = [c for c in self.changes[group] if c.item in (None, name)]
+    words = tuple((p.name, p.read_bytes()) for p in sorted((self.folder / group).glob("*.yaml")))
+    key = (group, name, tuple(c.override for c in changes), words)
+    if key not in _made:
+        _made[key] = real_one(self, group, name, listed_by)
+    self._used.update(c.text for c in changes)
+    return copy.deepcopy(_made[key])
+
+
+_Composer.one = _one

@@ -6,13 +6,18 @@ from dataclasses import asdict
 import pytest
 
 from kvexp.cli import main
-from kvexp.config import GROUPS, load_arms, project_root, select
+from kvexp.config import GROUPS, _Composer, load_arms, project_root, select
 from kvexp.errors import ConfigError
 from tests import project
 from tests.project import ROOT
 
 STUDIES = sorted(path.stem for path in (ROOT / "conf" / "study").glob("*.yaml"))
 FILES = sorted(path.relative_to(ROOT / "conf").with_suffix("") for path in (ROOT / "conf").glob("*/*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def _compose_for_real(monkeypatch):
+    monkeypatch.setattr(_Composer, "one", project.real_one)
 
 
 @pytest.fixture

@@ -118,7 +118,10 @@ def test_radius_is_eq_4_with_b_the_root_of_the_largest_term(seed, delta):
     a = logits.exp()
     big_n = (a / pi).sum()
     y = ((a / pi)[:, None] * values).sum(0) / big_n
-    v = sum((1 - pi[i]) / pi[i] ** 2 * a[i] ** 2 * (values[i] - y).square().sum() for i in range(n)) / big_n**2
+    v = (
+        sum((1 - pi[i]) / pi[i] ** 2 * a[i] ** 2 * (values[i] - y).square().sum() for i in range(n))
+        / big_n**2
+    )
     b = max(float((1 - pi[i]).sqrt() / pi[i] * a[i] * (values[i] - y).norm() / big_n) for i in range(n))
     expected = (math.sqrt(2 * v * math.log(1 / delta)) + b * math.log(1 / delta)) / (float(y.norm()) + 1e-9)
     weights = (logits - pi.log()).softmax(-1)
@@ -132,7 +135,8 @@ def test_squared_distances_of_several_estimates_equal_a_loop_and_are_never_negat
     values, estimates = 100 + torch.randn(2, 30, 8), torch.randn(2, 3, 8)
     estimates[0, 0] = values[0, 4]
     made = squared_distances(values, estimates, values.square().sum(-1))
-    slow = torch.stack([torch.stack([(v - e).square().sum(-1) for e in es]) for v, es in zip(values, estimates)])
+    pairs = zip(values, estimates, strict=True)
+    slow = torch.stack([torch.stack([(v - e).square().sum(-1) for e in es]) for v, es in pairs])
     torch.testing.assert_close(made, slow, rtol=1e-4, atol=0.2)
     assert (made >= 0).all()
 

@@ -62,4 +62,5 @@ def forward(
         logits_to_keep=1,
         kv_state=state,
     )
-    return out.logits[:, -1].float()
+    logits: torch.Tensor = out.logits[:, -1].float()
+    return logits

@@ -98,7 +98,7 @@ def _store(
     arms: list[tuple[torch.Tensor, torch.Tensor, bool]],
     new_slots: int,
 ) -> LayerStore:
-    kv_heads, n, dim = keys_KND.shape
+    kv_heads, n, _ = keys_KND.shape
     kept = keys_KND.new_zeros(len(arms), kv_heads, n, dtype=torch.bool)
     pi = torch.ones(kept.shape, dtype=torch.float64, device=kept.device)
     evicted = torch.zeros(len(arms), kv_heads, dtype=torch.bool, device=kept.device)

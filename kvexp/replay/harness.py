@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kvexp.design import Design, KeepPlan, drawn_plan, fixed_plan
 from kvexp.budget import protected_mask, slots
+from kvexp.design import Design, KeepPlan, drawn_plan, fixed_plan
 from kvexp.replay.cache import GroupCache, Kept
 from kvexp.replay.decode import Decoded, decode, feed_suffix
 from kvexp.replay.model import Loaded

@@ -31,7 +31,7 @@ class Prefill:
     keys: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D), after RoPE
     values: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D)
     masses: dict[Rows, list[torch.Tensor]] = field(default_factory=dict)  # by layer, (K, n_keys)
-    logits: torch.Tensor | None = None  # (vocabulary,) of the last token fed
+    logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # (vocabulary,), last token fed
 
     def attend(
         self,

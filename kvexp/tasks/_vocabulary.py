@@ -1,7 +1,5 @@
 """Names and words that generated facts are made of; answers are common words of one token each."""
 
-from collections.abc import Sequence
-
 CITIES: tuple[str, ...] = tuple(
     """
     Oslo Paris London Berlin Madrid Rome Vienna Prague Warsaw Athens Lisbon Dublin Helsinki Stockholm
@@ -56,8 +54,3 @@ SURNAMES: tuple[str, ...] = tuple(
     Shaw Spencer Stevens Sullivan Thompson Turner Wagner Wallace Watson Weaver Webster Wheeler Wilson
     """.split()
 )
-
-
-def listed(items: Sequence[str]) -> str:
-    """A list in English: "a, b and c"."""
-    return " and ".join(filter(None, [", ".join(items[:-1]), items[-1]]))

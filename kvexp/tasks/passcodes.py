@@ -1,14 +1,18 @@
-"""The anchor: five-digit passcodes hidden in a long text, all of them asked for."""
+"""The anchor: one sentence with three five-digit passcodes in a long text, all of them asked for.
+
+Nearly perfect with the full cache and fragile under eviction, because an answer has to copy fifteen
+digits from one place. In pilots, codes in separate sentences measured whether a small model kept to the
+form of the answer, and not its memory.
+"""
 
 from dataclasses import dataclass
 
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
-from kvexp.tasks._vocabulary import listed
 from kvexp.tasks.base import PromptText, Question, Task
 
-_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+_NUMBERS = ("one", "two", "three", "four", "five")
 
 
 @dataclass(frozen=True)
@@ -16,7 +20,7 @@ class Passcodes(Task):
     """Asks for every passcode at once.
 
     Attributes:
-        n_codes: passcodes in the text, 1 to 5.
+        n_codes: passcodes in the sentence, 2 to 5.
     """
 
     n_codes: int = 3
@@ -24,12 +28,8 @@ class Passcodes(Task):
     score_name = "all_present"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_codes <= len(_ORDINALS):
-            raise ConfigError(f"n_codes is {self.n_codes}, but must be 1 to {len(_ORDINALS)}")
-
-    @property
-    def _ordinals(self) -> tuple[str, ...]:
-        return _ORDINALS[: self.n_codes]
+        if not 2 <= self.n_codes <= len(_NUMBERS):
+            raise ConfigError(f"n_codes is {self.n_codes}, but must be 2 to {len(_NUMBERS)}")
 
     def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
         return [self._example(seed, index, context_tokens) for index in range(n_examples)]
@@ -37,27 +37,26 @@ class Passcodes(Task):
     def _example(self, seed: int, index: int, context_tokens: int) -> Question:
         choices = Choices("passcodes", seed, index)
         codes = [str(code) for code in choices.sample(range(10_000, 100_000), self.n_codes)]
-        facts = [
-            f"The {ordinal} secret passcode is {code}."
-            for ordinal, code in zip(self._ordinals, codes, strict=True)
-        ]
-        depths = spread(self.n_codes, choices)
-        context = build(facts, depths, ["passcode", "passcodes"], context_tokens, choices)
+        fact = f'{self._answer_start()}{" ".join(codes)}".'
+        avoid = ["passcode", "passcodes"]
+        context = build([fact], spread(1, choices), avoid, context_tokens, choices)
         return Question(
             example_id=f"{seed}-{index:03d}",
             context=context.text,
-            question=f"What are {listed([f'the {o}' for o in self._ordinals])} secret passcode?",
+            question=f"What are the {_NUMBERS[self.n_codes - 1]} secret passcodes?",
             references=tuple(codes),
             needle_spans=context.spans,
         )
 
+    def _answer_start(self) -> str:
+        # The quotation mark leaves no room for an answer that begins with a list or a sentence.
+        return f'The {_NUMBERS[self.n_codes - 1]} secret passcodes are "'
+
     def prompt(self, question: Question) -> PromptText:
-        # The form keeps a small model from repeating one code, and the answer short.
-        form = " ".join(f"{ordinal.capitalize()}: ..." for ordinal in self._ordinals)
         return PromptText(
             before="Read the following text. Some secret passcodes are hidden in it.\n\n",
             context=question.context,
-            after=f"\n\n{question.question} Answer in this form: {form}",
+            after=f"\n\n{question.question} Give the numbers only.",
             question=question.question,
-            answer_prefix=f"{self._ordinals[0].capitalize()}:",
+            answer_prefix=self._answer_start(),
         )

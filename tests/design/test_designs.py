@@ -1,5 +1,7 @@
 """Selection designs: budgets, protection, inclusion probabilities, draws."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +26,9 @@ def skewed(shape, power=8, seed=0):
 def test_every_design_spends_exactly_its_budget_and_protects(name, budget):
     score, protected = skewed((3, 2, 400)), protected_mask(400, 4, 32)
     pi = design(name).inclusion(score, protected, slots(budget, 400, 36))
-    torch.testing.assert_close(pi.sum(-1), torch.full((3, 2), float(round(budget * 400)), dtype=torch.float64))
+    torch.testing.assert_close(
+        pi.sum(-1), torch.full((3, 2), float(round(budget * 400)), dtype=torch.float64)
+    )
     assert (pi[..., protected] == 1).all()
     assert ((pi >= 0) & (pi <= 1)).all()
     if name in FIXED:
@@ -66,7 +70,9 @@ def slow_inclusion(score, m, floor):
         return [1.0 if s > 0 else rest for s in score]
     low, high = 0.0, 1e300
     for _ in range(3000):
-        middle = low + (high - low) / 2 if high < 1e-3 or low > high / 4 else (low * high) ** 0.5 or high / 1e6
+        middle = (
+            low + (high - low) / 2 if high < 1e-3 or low > high / 4 else (low * high) ** 0.5 or high / 1e6
+        )
         total = sum(min(max(middle * s, floor), 1.0) for s in score)
         low, high = (low, middle) if total >= m else (middle, high)
     return [min(max(high * s, floor), 1.0) for s in score]
@@ -82,11 +88,13 @@ rows = st.lists(
 def test_proportional_probabilities_add_up_to_m_and_equal_a_slow_solution(score, data):
     m = data.draw(st.integers(1, len(score)))
     pi = proportional(torch.tensor(score, dtype=torch.float64)[None], m, 1e-6)[0]
-    assert float(pi.sum()) == pytest.approx(m, abs=1e-6 * len(score) if sum(s > 0 for s in score) == m else 1e-9)
+    assert float(pi.sum()) == pytest.approx(
+        m, abs=1e-6 * len(score) if sum(s > 0 for s in score) == m else 1e-9
+    )
     if m < len(score):
         assert pi.tolist() == pytest.approx(slow_inclusion(score, m, 1e-6), rel=1e-6, abs=1e-9)
     ranked = sorted(zip(score, pi.tolist(), strict=True))
-    assert all(a[1] <= b[1] + 1e-12 for a, b in zip(ranked, ranked[1:], strict=False))
+    assert all(a[1] <= b[1] + 1e-12 for a, b in itertools.pairwise(ranked))
 
 
 def test_fewer_positive_scores_than_slots_become_certain_and_the_rest_is_spread():
@@ -98,7 +106,9 @@ def test_fewer_positive_scores_than_slots_become_certain_and_the_rest_is_spread(
 
 
 def test_all_zero_scores_are_sampled_evenly():
-    assert proportional(torch.zeros(1, 10, dtype=torch.float64), 4, 1e-6)[0].tolist() == pytest.approx([0.4] * 10)
+    assert proportional(torch.zeros(1, 10, dtype=torch.float64), 4, 1e-6)[0].tolist() == pytest.approx(
+        [0.4] * 10
+    )
 
 
 def test_a_single_clip_underspends_a_skewed_budget():
@@ -178,4 +188,15 @@ class TestUniforms:
         assert abs(made.mean() - 0.5) < 4 / (12 * made.size) ** 0.5
 
 
-GOLDEN = ['0x1.19f0e4860cc7dp-1', '0x1.68414443f6835p-1', '0x1.08b002c476648p-3', '0x1.b93d00c4ced98p-2', '0x1.c2cb5d821de6dp-1', '0x1.a18aa620fc660p-3', '0x1.7dd1537f996fcp-2', '0x1.b81b5e09a0cc0p-6', '0x1.22cf659ded994p-2', '0x1.9cd1d111f6bd2p-2']
+GOLDEN = [
+    "0x1.19f0e4860cc7dp-1",
+    "0x1.68414443f6835p-1",
+    "0x1.08b002c476648p-3",
+    "0x1.b93d00c4ced98p-2",
+    "0x1.c2cb5d821de6dp-1",
+    "0x1.a18aa620fc660p-3",
+    "0x1.7dd1537f996fcp-2",
+    "0x1.b81b5e09a0cc0p-6",
+    "0x1.22cf659ded994p-2",
+    "0x1.9cd1d111f6bd2p-2",
+]

@@ -13,7 +13,9 @@ from kvexp.scores import score
 from tests import tiny
 from tests.replay.reference import Dense
 
-CONTEXT = " ".join(f"Item {i} weighs {i * 37 % 101} grams and is {'red' if i % 3 else 'blue'}." for i in range(9))
+CONTEXT = " ".join(
+    f"Item {i} weighs {i * 37 % 101} grams and is {'red' if i % 3 else 'blue'}." for i in range(9)
+)
 
 
 def prompt_of(loaded, context=CONTEXT):
@@ -32,7 +34,11 @@ def draw(arm, shape):
 
 
 def all_arms(budgets=(0.25, 0.6)):
-    accumulated, window, question = score("accumulated", stride=3), score("window", window=16), score("question")
+    accumulated, window, question = (
+        score("accumulated", stride=3),
+        score("window", window=16),
+        score("question"),
+    )
     topk, poisson = design("topk"), design("poisson")
     arms = [Arm("full", None, design("full"), "plain")]
     for budget in budgets:
@@ -119,7 +125,9 @@ def test_the_full_arm_equals_transformers_own_greedy_generation():
         with torch.no_grad():
             own = made.generate(prompt.ids[None], max_new_tokens=12, do_sample=False, pad_token_id=0)
         loaded = wrap(made, tokenizer)
-        (full,) = answer_all(loaded, prompt, [Arm("full", None, design("full"), "plain")], Protocol(), 12, draw)
+        (full,) = answer_all(
+            loaded, prompt, [Arm("full", None, design("full"), "plain")], Protocol(), 12, draw
+        )
         assert full.decoded.tokens == own[0, prompt.n :].tolist()
 
 

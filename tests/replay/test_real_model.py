@@ -5,9 +5,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from kvexp.assets import embedded_model
+from kvexp.design import design
 from kvexp.replay.harness import Arm, answer_all
 from kvexp.replay.protocol import Protocol
-from kvexp.design import design
 from kvexp.scores import score
 from kvexp.shard import prompt_of
 from kvexp.tasks import task

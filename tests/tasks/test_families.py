@@ -22,7 +22,7 @@ SMOLLM2 = Path(os.environ.get("KVEXP_TEST_TOKENIZER", Path.home() / ".cache" / "
 # logs made before and after the change must not be mixed.
 GOLDEN = {
     "facts": "9dd90d8330ddc882f2b0f9bec345b7cb31afbe3a9de1523d2f6ad685d2169502",
-    "passcodes": "ed4dbd2efd23687038a1719a4227ebc41bfd8a4ff269249002e75ed053429b6e",
+    "passcodes": "3bfa2bbd1e047249a3445a8e8d4534123726fbf426afd7eb1858f3db56977764",
     "words": "e65090afbd1907439a0c53e2fae270f80f302039d074cd61d26b263a642ae623",
 }
 
@@ -93,7 +93,7 @@ def test_facts_are_spread_over_the_context(task):
     questions = task.load(100, SEED, 1024)
     depths = [s / len(q.context) for q in questions for s, _ in q.needle_spans]
     quarters = [sum(k / 4 <= d < (k + 1) / 4 for d in depths) / len(depths) for k in range(4)]
-    assert min(quarters) > 0.15
+    assert min(quarters) > 0.1
 
 
 def test_an_answer_occurs_only_in_its_fact(task):
@@ -169,16 +169,16 @@ def test_a_misspelt_family_gets_a_suggestion():
 
 @pytest.mark.parametrize(
     ("name", "field", "value"),
-    [("passcodes", "n_codes", 0), ("passcodes", "n_codes", 6), ("words", "n_facts", 0)],
+    [("passcodes", "n_codes", 1), ("passcodes", "n_codes", 6), ("words", "n_facts", 0)],
 )
 def test_parameters_out_of_range_are_errors(name, field, value):
     with pytest.raises(ConfigError, match=f"{field} is {value}"):
         task_family(name)(**{field: value})
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("n", [2, 3, 5])
 def test_the_number_of_facts_can_be_set(n):
-    assert len(task_family("passcodes")(n_codes=n).load(1, SEED, 512)[0].needle_spans) == n
+    assert len(task_family("passcodes")(n_codes=n).load(1, SEED, 512)[0].references) == n
     assert len(task_family("words")(n_facts=n).load(1, SEED, 512)[0].needle_spans) == n
 
 
