@@ -77,7 +77,7 @@ def model_digest(folder: Path) -> str:
     """
     files = [path for path in _files(folder) if path.suffix in MODEL_SUFFIXES]
     if not any(path.suffix in WEIGHT_SUFFIXES for path in files):
-        raise InputError(f"{folder} holds no model weights: name a folder that `kvexp fetch` made.")
+        raise InputError(f"{folder} holds no model weights: name a folder with safetensors files.")
     lines = (f"{_file_digest(path)}  {path.name}\n" for path in files)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 

@@ -15,7 +15,7 @@ from kvexp.design import design
 from kvexp.errors import ConfigError, named
 from kvexp.provenance import protocol_digest
 from kvexp.records import Expected
-from kvexp.replay.harness import Arm
+from kvexp.replay.arm import Arm
 from kvexp.replay.protocol import Protocol
 from kvexp.scores import score
 from kvexp.tasks import task
@@ -169,8 +169,7 @@ def _task_shards(
     with named(f"conf/task/{conf.name}.yaml"):
         family = task(conf.family, **conf.params)
     with named(f"conf/suite/{suite.name}.yaml"):
-        questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
-    ids = [question.example_id for question in questions]
+        ids = family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
     for chunk, start in enumerate(range(0, len(ids), suite.shard_examples)):
         yield Shard(
             suite=suite.name,

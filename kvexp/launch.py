@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import submitit
 
 from kvexp import provenance, shard_log
-from kvexp.assets import embedded_model
+from kvexp.assets import embedded_model, model_digest
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.grid import Shard
@@ -69,12 +69,14 @@ class ShardJob:
         import torch
 
         torch.set_num_threads(self.threads)
-        model = self.shard.model
+        model, place = self.shard.model, self.place
         try:
+            if not (place.folder / shard_log.FOOTER).exists():
+                place = replace(place, model_digest=_digest(model_source(model)))
             run_shard(
                 self.shard,
-                self.place,
-                lambda: load_model(model_source(model), model.dtype, self.place.device, model.revision),
+                place,
+                lambda: load_model(model_source(model), model.dtype, place.device, model.revision),
             )
         except KvexpError as error:
             return Outcome(self.shard.shard_id, error.exit_code, str(error))
@@ -83,6 +85,11 @@ class ShardJob:
     def checkpoint(self, *args: Any, **kwargs: Any) -> submitit.helpers.DelayedSubmission:
         """Requeue the same call."""
         return submitit.helpers.DelayedSubmission(self, *args, **kwargs)
+
+
+def _digest(source: str) -> str | None:
+    """Of a model in a local folder; what a hub id stands for is pinned by its revision."""
+    return model_digest(Path(source)) if Path(source).is_dir() else None
 
 
 def folder_of(results: Path, shard: Shard) -> Path:

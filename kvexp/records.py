@@ -155,6 +155,7 @@ class Attempt(Record, frozen=True, kw_only=True, tag="attempt/1"):
     versions: dict[str, str]
     host: str
     slurm: dict[str, str]
+    model_digest: Digest | None  # of weights, config and tokenizer files; null: a hub model
     device: str
     dtype: str
     threads: Count

@@ -18,7 +18,8 @@ from kvexp.draws import uniforms
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.grid import Shard
 from kvexp.records import Attempt, Failed, Generation, Key, RecordError, Timings
-from kvexp.replay.harness import Answer, Arm, answer_all
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.model import Loaded
 from kvexp.replay.prompt import Prompt, TooLong, encode_prompt
 from kvexp.shard_log import Log, State
@@ -34,6 +35,7 @@ class Place:
     anchor: str
     git: tuple[str | None, bool | None]
     device: str
+    model_digest: str | None = None
 
 
 def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> None:
@@ -103,6 +105,7 @@ def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
         versions=provenance.versions(),
         host=socket.gethostname(),
         slurm=provenance.slurm_job(),
+        model_digest=place.model_digest,
         device=place.device,
         dtype=shard.model.dtype,
         threads=torch.get_num_threads(),

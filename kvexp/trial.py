@@ -14,7 +14,8 @@ from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
 from kvexp.grid import places
-from kvexp.replay.harness import Answer, Arm, answer_all
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.prompt import encode_prompt
 from kvexp.scores import score
 from kvexp.terminal import printable

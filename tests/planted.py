@@ -159,6 +159,7 @@ def attempt(shard_id: str, number: int = 1, **changes: Any) -> Attempt:
         "versions": {},
         "host": "planted",
         "slurm": {},
+        "model_digest": None,
         "device": "cpu",
         "dtype": "float32",
         "threads": 1,

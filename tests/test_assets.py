@@ -122,9 +122,7 @@ def test_a_wheel_without_its_file_is_refused(cache, converter, wheel):
         assets.embedded_model(cache)
 
 
-@pytest.mark.parametrize(
-    "content", [GGUF[:-1], GGUF[:-1] + b"?"], ids=["short", "one byte differs"]
-)
+@pytest.mark.parametrize("content", [GGUF[:-1], GGUF[:-1] + b"?"], ids=["short", "one byte differs"])
 def test_another_gguf_file_is_refused(cache, converter, wheel, content):
     wheel.write_bytes(content)
     with pytest.raises(IntegrityError, match="is not the embedded model"):
@@ -321,8 +319,7 @@ def test_the_installed_wheel_holds_the_pinned_file():
 def test_two_processes_convert_the_real_model_in_silence(cache):
     command = [sys.executable, "-c", LOAD, str(cache)]
     runs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)
     ]
     outputs = [run.communicate(timeout=300) for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs

@@ -106,9 +106,7 @@ class Tree:
     def _imports(self, path: Path, root: Path) -> set[tuple[str, int]]:
         tree = ast.parse(path.read_bytes(), filename=str(path))
         package = name_of(path, root).split(".")[:-1]
-        return {
-            (module, line) for node in ast.walk(tree) for module, line in self._named(node, package)
-        }
+        return {(module, line) for node in ast.walk(tree) for module, line in self._named(node, package)}
 
     def _named(self, node: ast.AST, package: list[str]) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Import):

@@ -29,17 +29,14 @@ LOCKED = {
     for line in requirement_lines(ROOT / "requirements.lock")
 }
 DECLARED = [
-    Requirement(text)
-    for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
+    Requirement(text) for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
 ]
 
 
 def test_the_lock_holds_plain_exact_pins():
     """No hash, address, marker or local version label: any plain index serves it on any platform."""
     lines = requirement_lines(ROOT / "requirements.lock")
-    assert [
-        line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", line)
-    ] == []
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*", line)] == []
     assert len(LOCKED) == len(lines)
 
 

@@ -173,6 +173,7 @@ def test_an_attempt_keeps_the_resolved_shard_as_it_is():
         versions={},
         host="h",
         slurm={},
+        model_digest=None,
         device="cpu",
         dtype="float32",
         threads=1,

@@ -30,6 +30,7 @@ ATTEMPT = Attempt(
     versions={},
     host="h",
     slurm={"SLURM_JOB_ID": "7"},
+    model_digest=None,
     device="cpu",
     dtype="float32",
     threads=1,

@@ -1,7 +1,4 @@
-"""All arms of one example off one prefill: plans, groups of one budget, decoding, signals.
-
-An arm is a composition score x design x estimator; condition, budget and seed place it on the grid.
-"""
+"""All arms of one example off one prefill: plans, groups of one budget, decoding, signals."""
 
 import hashlib
 import time
@@ -13,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from kvexp.budget import protected_mask, slots
-from kvexp.design import Design, KeepPlan, drawn_plan, fixed_plan
+from kvexp.design import KeepPlan, drawn_plan, fixed_plan
+from kvexp.replay.arm import Arm
 from kvexp.replay.cache import GroupCache, Kept
 from kvexp.replay.decode import Decoded, decode, feed_suffix
 from kvexp.replay.model import Loaded
@@ -22,24 +20,6 @@ from kvexp.replay.prompt import Prompt, check_length
 from kvexp.replay.protocol import Protocol
 from kvexp.replay.signals import StepSignals, evicted_mass, margin
 from kvexp.scores import Score
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One arm at one place of the grid."""
-
-    name: str
-    score: Score | None
-    design: Design
-    estimator: str  # plain | hajek
-    condition: str | None = None
-    budget: float | None = None
-    seed: int | None = None
-
-    @property
-    def certified(self) -> bool:
-        """The certificate is defined for a drawn tail under the Hajek estimator."""
-        return self.design.is_random and self.estimator == "hajek"
 
 
 @dataclass(frozen=True)

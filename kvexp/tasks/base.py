@@ -44,6 +44,10 @@ class Task(ABC):
     def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
         """The first `n_examples` of this seed. Ids, questions and facts do not depend on the length."""
 
+    def example_ids(self, n_examples: int, seed: int, context_tokens: int) -> list[str]:
+        """Ids of what `load` gives; a family that knows them without loading says so."""
+        return [question.example_id for question in self.load(n_examples, seed, context_tokens)]
+
     @abstractmethod
     def prompt(self, question: Question) -> PromptText:
         """The parts of the prompt."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from kvexp.errors import InputError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
+from kvexp.tasks._generated import Generated
 from kvexp.tasks._vocabulary import CITIES, FIRST_NAMES, SURNAMES
-from kvexp.tasks.base import PromptText, Question, Task
+from kvexp.tasks.base import PromptText, Question
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ RELATIONS = (
 
 
 @dataclass(frozen=True)
-class Facts(Task):
+class Facts(Generated):
     """Asks for one relation of one person.
 
     Attributes:
@@ -107,10 +108,7 @@ class Facts(Task):
 
     score_name = "token_f1"
 
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        return [self._example(seed, index, context_tokens) for index in range(n_examples)]
-
-    def _example(self, seed: int, index: int, context_tokens: int) -> Question:
+    def example(self, example_id: str, seed: int, index: int, context_tokens: int) -> Question:
         choices = Choices("facts", seed, index)
         wanted, other, unrelated = choices.sample(RELATIONS, 3)
         firsts, lasts = choices.sample(FIRST_NAMES, 3), choices.sample(SURNAMES, 3)
@@ -129,7 +127,7 @@ class Facts(Task):
         avoid = " ".join([*people, *(value for _, _, value in told)]).split()
         context = build(facts, spread(len(facts), choices), avoid, context_tokens, choices)
         return Question(
-            example_id=f"{seed}-{index:03d}",
+            example_id=example_id,
             context=context.text,
             question=wanted.question.format(p=people[0]),
             references=(answer,),

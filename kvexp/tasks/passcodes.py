@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
-from kvexp.tasks.base import PromptText, Question, Task
+from kvexp.tasks._generated import Generated
+from kvexp.tasks.base import PromptText, Question
 
 _NUMBERS = ("one", "two", "three", "four", "five")
 
 
 @dataclass(frozen=True)
-class Passcodes(Task):
+class Passcodes(Generated):
     """Asks for every passcode at once.
 
     Attributes:
@@ -31,17 +32,14 @@ class Passcodes(Task):
         if not 2 <= self.n_codes <= len(_NUMBERS):
             raise ConfigError(f"n_codes is {self.n_codes}, but must be 2 to {len(_NUMBERS)}")
 
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        return [self._example(seed, index, context_tokens) for index in range(n_examples)]
-
-    def _example(self, seed: int, index: int, context_tokens: int) -> Question:
+    def example(self, example_id: str, seed: int, index: int, context_tokens: int) -> Question:
         choices = Choices("passcodes", seed, index)
         codes = [str(code) for code in choices.sample(range(10_000, 100_000), self.n_codes)]
         fact = f'{self._answer_start()}{" ".join(codes)}".'
         avoid = ["passcode", "passcodes"]
         context = build([fact], spread(1, choices), avoid, context_tokens, choices)
         return Question(
-            example_id=f"{seed}-{index:03d}",
+            example_id=example_id,
             context=context.text,
             question=f"What are the {_NUMBERS[self.n_codes - 1]} secret passcodes?",
             references=tuple(codes),

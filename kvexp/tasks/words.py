@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import build, spread
+from kvexp.tasks._generated import Generated
 from kvexp.tasks._vocabulary import CITIES, WORDS
-from kvexp.tasks.base import PromptText, Question, Task
+from kvexp.tasks.base import PromptText, Question
 
 _MOST_FACTS = 20
 # Measured on pilot seeds with SmolLM2: quotation marks in the fact and in the answer's prefix keep the
@@ -17,7 +18,7 @@ _QUESTION = "What is the secret word for {key}?"
 
 
 @dataclass(frozen=True)
-class Words(Task):
+class Words(Generated):
     """Asks for the secret word of one city; the other facts have other cities and words.
 
     Attributes:
@@ -32,10 +33,7 @@ class Words(Task):
         if not 1 <= self.n_facts <= _MOST_FACTS:
             raise ConfigError(f"n_facts is {self.n_facts}, but must be 1 to {_MOST_FACTS}")
 
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        return [self._example(seed, index, context_tokens) for index in range(n_examples)]
-
-    def _example(self, seed: int, index: int, context_tokens: int) -> Question:
+    def example(self, example_id: str, seed: int, index: int, context_tokens: int) -> Question:
         choices = Choices("words", seed, index)
         keys = choices.sample(CITIES, self.n_facts)
         words = choices.sample(WORDS, self.n_facts)
@@ -44,7 +42,7 @@ class Words(Task):
         depths = spread(self.n_facts, choices)
         context = build(facts, depths, [*keys, *words], context_tokens, choices)
         return Question(
-            example_id=f"{seed}-{index:03d}",
+            example_id=example_id,
             context=context.text,
             question=_QUESTION.format(key=keys[wanted]),
             references=(words[wanted],),

@@ -5,7 +5,8 @@ import torch
 
 from kvexp.design import design
 from kvexp.draws import uniforms
-from kvexp.replay.harness import Arm, answer_all
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import answer_all
 from kvexp.replay.model import wrap
 from kvexp.replay.prompt import encode_prompt
 from kvexp.replay.protocol import Protocol

@@ -6,7 +6,8 @@ from transformers import AutoModelForCausalLM
 
 from kvexp.assets import embedded_model
 from kvexp.design import design
-from kvexp.replay.harness import Arm, answer_all
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import answer_all
 from kvexp.replay.protocol import Protocol
 from kvexp.scores import score
 from kvexp.shard import prompt_of
