@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plan(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.config import project_root, select
+    from kvexp.compose import project_root, select
     from kvexp.plan import print_plan, study_plan
 
     selection = select(parsed.overrides, project_root())
@@ -121,7 +121,7 @@ def _plan(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _submit(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.config import project_root, select
+    from kvexp.compose import project_root, select
     from kvexp.submit import submit
 
     root = project_root()
@@ -131,7 +131,7 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
 def _status(parsed: argparse.Namespace, console: Console) -> int:
     from dataclasses import asdict
 
-    from kvexp.config import project_root, select
+    from kvexp.compose import project_root, select
     from kvexp.grid import chosen, shards
     from kvexp.status import print_status, shard_status
 
@@ -147,7 +147,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.config import project_root, select
+    from kvexp.compose import project_root, select
 
     root = project_root()
     study = select(parsed.overrides, root).study.name

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Selection, SuiteConf, TaskConf
+from kvexp.compose import Selection
+from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, SuiteConf, TaskConf
 from kvexp.design import design
 from kvexp.errors import ConfigError, named
 from kvexp.provenance import protocol_digest

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kvexp.config import Selection
+from kvexp.compose import Selection
 from kvexp.grid import Shard, chosen, expected_minutes, shards
 
 

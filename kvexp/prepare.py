@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvexp.config import Selection, SuiteConf, TaskConf
+from kvexp.compose import Selection
+from kvexp.config import SuiteConf, TaskConf
 from kvexp.errors import IntegrityError
 from kvexp.grid import Shard
 from kvexp.records import Example, Reader, RecordError, encode

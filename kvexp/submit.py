@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvexp import launch
-from kvexp.config import ModelConf, Selection
+from kvexp.compose import Selection
+from kvexp.config import ModelConf
 from kvexp.errors import IntegrityError
 from kvexp.grid import Shard, chosen, shards
 from kvexp.launch import Outcome, ShardJob

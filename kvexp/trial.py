@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kvexp import launch
-from kvexp.config import CONDITIONS, ArmConf, ArmGrid, load_arms, project_root, select
+from kvexp.compose import load_arms, project_root, select
+from kvexp.config import CONDITIONS, ArmConf, ArmGrid
 from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError

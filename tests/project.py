@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from kvexp.config import Selection, _Composer, select
+from kvexp.compose import Selection, _Composer, select
 from kvexp.grid import Shard, shards
 
 ROOT = Path(__file__).parent.parent

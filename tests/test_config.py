@@ -6,7 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from kvexp.cli import main
-from kvexp.config import GROUPS, _Composer, load_arms, project_root, select
+from kvexp.compose import _Composer, load_arms, project_root, select
+from kvexp.config import GROUPS
 from kvexp.errors import ConfigError
 from tests import project
 from tests.project import ROOT

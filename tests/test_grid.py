@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Rate, TaskConf, select
+from kvexp.compose import select
+from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Rate, TaskConf
 from kvexp.errors import ConfigError
 from kvexp.grid import SHARD_VERSION, Shard, chosen, expected_minutes, shards
 from kvexp.replay.protocol import Protocol

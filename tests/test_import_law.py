@@ -69,6 +69,7 @@ LAW = (
             *(
                 "kvexp.replay",
                 "kvexp.records",
+                "kvexp.compose",
                 "kvexp.config",
                 "hydra",
                 "omegaconf",

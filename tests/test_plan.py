@@ -6,7 +6,7 @@ import re
 import pytest
 
 from kvexp.cli import main
-from kvexp.config import select
+from kvexp.compose import select
 from kvexp.plan import study_plan
 from tests import project
 from tests.project import ROOT

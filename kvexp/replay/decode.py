@@ -48,7 +48,7 @@ def decode(
     is put into the cache as the prefill saw it.
     """
     arms = cache.rows.stop
-    stop = torch.tensor(sorted(loaded.stop_ids), device=loaded.device)
+    stop = torch.tensor(sorted(loaded.stop_ids), dtype=torch.long, device=loaded.device)
     ids = prompt.ids[-1:].to(loaded.device).expand(arms, 1)
     stopped = torch.zeros(arms, dtype=torch.bool, device=loaded.device)
     steps: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []

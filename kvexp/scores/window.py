@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kvexp.errors import ConfigError
 from kvexp.scores.base import Score, Spans
 
 
@@ -13,6 +14,10 @@ class Window(Score):
 
     window: int = 64
     pool: int = 5
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.pool < 1 or self.pool % 2 == 0:
+            raise ConfigError("the window is at least 1 and the pool an odd number")
 
     def rows(self, spans: Spans) -> range:
         return range(max(0, spans.n_evictable - self.window), spans.n_evictable)

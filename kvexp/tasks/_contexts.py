@@ -43,6 +43,12 @@ def spread(n: int, choices: Choices) -> list[float]:
     return [(place + 0.1 + 0.8 * choices.uniform()) / n for place in range(n)]
 
 
+def check_length(tokens: int) -> None:
+    """Raises ConfigError for a length that contexts are not made in."""
+    if not SHORTEST <= tokens <= LONGEST:
+        raise ConfigError(f"context_tokens is {tokens}, but generated tasks have {SHORTEST} to {LONGEST}")
+
+
 def build(
     facts: Sequence[str],
     depths: Sequence[float],
@@ -51,8 +57,7 @@ def build(
     choices: Choices,
 ) -> Context:
     """Put the facts at their depths (ascending) into filler that has none of the words to avoid."""
-    if not SHORTEST <= tokens <= LONGEST:
-        raise ConfigError(f"context_tokens is {tokens}, but generated tasks have {SHORTEST} to {LONGEST}")
+    check_length(tokens)
     pieces = _layout(depths, avoid, choices)
     filler_words = tokens * WORDS_PER_TOKEN - sum(map(_size, facts))
     text, spans = "", []

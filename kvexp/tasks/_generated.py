@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 
+from kvexp.tasks._contexts import check_length
 from kvexp.tasks.base import Question, Task
 
 
@@ -9,6 +10,7 @@ class Generated(Task):
     """A family that makes its examples one by one."""
 
     def example_ids(self, n_examples: int, seed: int, context_tokens: int) -> list[str]:
+        check_length(context_tokens)
         return [_id(seed, index) for index in range(n_examples)]
 
     def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:

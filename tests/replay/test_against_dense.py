@@ -1,5 +1,7 @@
 """The replay harness against a dense reference, on every supported architecture."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -164,3 +166,10 @@ def test_an_answer_of_one_token_from_the_prefill_has_no_certificate_and_says_why
     assert answer.certificate_steps is None
     assert answer.entropy is None
     assert "prefill" in answer.undefined["certificate"]
+
+
+def test_a_model_without_stop_tokens_answers_at_full_length():
+    loaded = replace(wrap(tiny.model("llama"), tiny.tokenizer()), stop_ids=frozenset())
+    answers = answer_all(loaded, prompt_of(loaded), all_arms((0.5,)), Protocol(), 5, draw)
+    assert {len(a.decoded.tokens) for a in answers} == {5}
+    assert not any(a.decoded.stopped for a in answers)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from kvexp.errors import ConfigError
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, attention_mass, prefill
 from kvexp.scores import Spans, score
@@ -55,3 +56,11 @@ def test_window_pools_over_neighbours_without_padding_bias():
     pooled = score("window", pool=3).finish(mass, torch.empty(1, 5, 2))
     assert pooled.tolist() == [pytest.approx([1.5, 2.0, 3.0, 19.0, 27.0])]
     assert torch.equal(score("window", pool=1).finish(mass, torch.empty(1, 5, 2)), mass)
+
+
+@pytest.mark.parametrize(
+    ("name", "params"), [("window", {"pool": 4}), ("window", {"window": 0}), ("accumulated", {"stride": 0})]
+)
+def test_scores_refuse_parameters_without_a_meaning(name, params):
+    with pytest.raises(ConfigError):
+        score(name, **params)

@@ -1,0 +1,247 @@
+"""From conf/ and overrides to dataclasses: Hydra composes one item at a time, and ends here.
+
+Overrides after the verb: `study=`, `suite=`, `model=` and `task=` choose, `suite.n_examples=5` changes
+that field of every suite of the study, `suite.demo-512.n_examples=5` of one. Nothing else in kvexp
+imports Hydra.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_origin
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from kvexp.config import (
+    GROUPS,
+    SCHEMAS,
+    ArmConf,
+    ClusterConf,
+    ModelConf,
+    StudyConf,
+    SuiteConf,
+    TaskConf,
+)
+from kvexp.errors import ConfigError
+from kvexp.plugins import suggest
+from kvexp.records import ID_PATTERN
+
+
+def _register() -> None:
+    store = ConfigStore.instance()
+    for group, schema in SCHEMAS.items():
+        store.store(group=group, name=f"base_{group}", node=schema)
+
+
+_register()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A study, resolved to plain dataclasses, and the part of it that a command chose."""
+
+    study: StudyConf
+    cluster: ClusterConf
+    suites: list[SuiteConf]
+    models: list[ModelConf]
+    tasks: dict[str, TaskConf]
+    arms: dict[str, ArmConf]
+    chosen: dict[str, list[str]]  # names by group: suite, model, task
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The nearest folder at or above `start` that holds conf/config.yaml."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "conf" / "config.yaml").is_file():
+            return folder
+    raise ConfigError(f"{here} is not inside a kvexp project: there is no conf/config.yaml above it")
+
+
+def select(overrides: list[str], root: Path) -> Selection:
+    """Resolve overrides. Raises ConfigError, in one sentence, for anything that does not fit."""
+    composer = _Composer(root, overrides)
+    study = composer.one("study", composer.chosen("study"))
+    cluster = composer.one("cluster", composer.chosen("cluster"))
+    by_study = f"study/{composer.chosen('study')}"
+    suites = [composer.one("suite", name, by_study) for name in study.suites]
+    # The first suite that lists an item is named if it does not exist.
+    tasks = {name: f"suite/{suite.name}" for suite in suites[::-1] for name in suite.tasks[::-1]}
+    arms = {entry.arm: f"suite/{suite.name}" for suite in suites[::-1] for entry in suite.arms[::-1]}
+    lists = {"suite": study.suites, "model": study.models, "task": list(tasks)[::-1]}
+    selection = Selection(
+        study=study,
+        cluster=cluster,
+        suites=suites,
+        models=[composer.one("model", name, by_study) for name in study.models],
+        tasks={name: composer.one("task", name, by) for name, by in tasks.items()},
+        arms={name: composer.one("arm", name, by) for name, by in arms.items()},
+        chosen={group: composer.choose(group, names, study.name) for group, names in lists.items()},
+    )
+    composer.refuse_unused(f"study {study.name}")
+    return selection
+
+
+def load_arms(names: list[str], overrides: list[str], root: Path) -> list[ArmConf]:
+    """Arms by their conf/arm files, whatever study lists them."""
+    composer = _Composer(root, overrides)
+    arms = [composer.one("arm", name) for name in names]
+    composer.refuse_unused(f"the choice of {', '.join(names)}")
+    return arms
+
+
+@dataclass(frozen=True)
+class _Change:
+    """An override of a field: `arm.poisson.estimator=plain` concerns one item, `arm.estimator=plain` all."""
+
+    text: str
+    item: str | None
+    override: str  # as Hydra wants it
+
+
+class _Composer:
+    """Composes one item of one group at a time, under the overrides that concern it."""
+
+    def __init__(self, root: Path, overrides: list[str]) -> None:
+        self.folder = root / "conf"
+        self.choices: dict[str, list[str]] = {}
+        self.changes: dict[str, list[_Change]] = {group: [] for group in GROUPS}
+        self._used: set[str] = set()
+        for text in overrides:
+            self._sort(text)
+
+    def _sort(self, text: str) -> None:
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException:
+            raise ConfigError(f"{text!r} is not an override: write group=name or group.key=value") from None
+        if override.is_delete():
+            raise ConfigError(f"{text!r}: nothing can be removed, write group=name or group.key=value")
+        group, _, key = override.key_or_group.partition(".")
+        if group not in GROUPS:
+            raise ConfigError(f"{text!r}: there is no group {group!r}; {suggest(group, list(GROUPS))}")
+        if key:
+            self.changes[group].append(self._change(text, group, key))
+            return
+        value = override.value()
+        names = getattr(value, "list", value)
+        self.choices[group] = [str(n) for n in names] if isinstance(names, list) else [str(names)]
+
+    def _change(self, text: str, group: str, key: str) -> _Change:
+        assignment = text.lstrip("+").removeprefix(f"{group}.")
+        # The longest name: `llama-3` must not claim what is said of `llama-3.1`.
+        item = max((n for n in self.known(group) if key.startswith(f"{n}.")), key=len, default=None)
+        if item is not None:
+            key, assignment = key.removeprefix(f"{item}."), assignment.removeprefix(f"{item}.")
+        types = {f.name: f.type for f in fields(SCHEMAS[group])}
+        first = key.split(".")[0]
+        if first not in types:
+            what = f"{group} has no key and no item" if item is None else f"{group} {item} has no key"
+            hint = suggest(first, [*types, *([] if item else self.known(group))])
+            raise ConfigError(f"{text!r}: {what} {first!r}; {hint}")
+        # Parameters of a part are a free dict, checked later by the part; elsewhere ++ would add any key.
+        is_free = get_origin(types[first]) is dict
+        return _Change(text, item, f"{'++' if is_free else ''}{group}.{assignment}")
+
+    def chosen(self, group: str) -> str:
+        names = self.choices.get(group)
+        if names and len(names) > 1:
+            raise ConfigError(f"one {group} at a time, got {', '.join(names)}")
+        return names[0] if names else self._default(group)
+
+    def _default(self, group: str) -> str:
+        path = self.folder / "config.yaml"
+        with _one_sentence("conf/config.yaml"):
+            entries: Any = OmegaConf.to_container(OmegaConf.load(path))
+            found = [str(e[group]) for e in entries["defaults"] if group in e]
+        if not found:
+            raise ConfigError(f"conf/config.yaml names no default {group}: say {group}=NAME")
+        return found[0]
+
+    def choose(self, group: str, listed: list[str], study: str) -> list[str]:
+        """The names chosen among those that the study lists; all of them by default."""
+        names = self.choices.get(group, listed)
+        for name in names:
+            if name not in listed:
+                raise ConfigError(f"study {study} has no {group} {name!r}; {suggest(name, listed)}")
+        return names
+
+    def known(self, group: str) -> list[str]:
+        return sorted(path.stem for path in (self.folder / group).glob("*.yaml"))
+
+    def one(self, group: str, name: str, listed_by: str = "") -> Any:
+        """One item as its dataclass. `listed_by`: the item that names it, for the error."""
+        known = self.known(group)
+        if name not in known:
+            raise ConfigError(
+                f"{f'conf/{listed_by}.yaml: ' if listed_by else ''}there is no {group} {name!r} "
+                f"(no conf/{group}/{name}.yaml); {suggest(name, known)}"
+            )
+        changes = [c for c in self.changes[group] if c.item in (None, name)]
+        self._used.update(c.text for c in changes)
+        where = f"conf/{group}/{name}.yaml{''.join(f' with {c.text}' for c in changes)}"
+        GlobalHydra.instance().clear()
+        with (
+            _one_sentence(where),
+            initialize_config_dir(config_dir=str(self.folder), version_base="1.3"),
+        ):
+            root = compose(f"{group}/{name}", overrides=[c.override for c in changes])
+            made: Any = OmegaConf.to_object(root[group]) if group in root else None
+        schema: Any = SCHEMAS[group]
+        if type(made) is not schema:
+            raise ConfigError(f"{where}: it must begin with defaults: [base_{group}, _self_]")
+        _check_name(where, group, made.name, name)
+        return made
+
+    def refuse_unused(self, whole: str) -> None:
+        """Raises ConfigError for a change of an item that is not part of the whole."""
+        for group, changes in self.changes.items():
+            for change in changes:
+                if change.text not in self._used:
+                    raise ConfigError(
+                        f"{change.text!r} changes nothing: {whole} has no {group} {change.item!r}"
+                    )
+
+
+def _check_name(where: str, group: str, name: str, stem: str) -> None:
+    """Names become folders and ids; a copied file with its old name would pass for the original."""
+    if not re.match(ID_PATTERN, name):
+        raise ConfigError(
+            f"{where}: a name has letters, digits and . _ = - and begins with a letter or digit, got {name!r}"
+        )
+    if group not in ("study", "cluster") and name != stem:
+        raise ConfigError(f"{where}: name is {name!r}, but must be that of the file, {stem!r}")
+
+
+@contextmanager
+def _one_sentence(where: str) -> Iterator[None]:
+    """Turns what reading a configuration can raise into a sentence that begins with its place."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, ConfigError) as error:
+        raise ConfigError(f"{where}: {_reason(error)}") from None
+    except (OSError, UnicodeError, YAMLError, LookupError, TypeError) as error:
+        raise ConfigError(f"{where} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """What the innermost configuration error says, and where, on one line."""
+    said, place = str(error), ""
+    cause: BaseException | None = error
+    while cause is not None:
+        # OmegaConf's innermost message may be a template whose holes an outer one fills.
+        if isinstance(cause, HydraException | OmegaConfBaseException | ConfigError) and "$" not in str(cause):
+            said = str(cause)
+        place = getattr(cause, "full_key", None) or place
+        cause = cause.__cause__ or cause.__context__
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"{lines[0] if lines else type(error).__name__}{f' (at {place})' if place else ''}"
