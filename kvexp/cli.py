@@ -150,8 +150,11 @@ def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
 
     root = project_root()
-    study = select(parsed.overrides, root).study.name
+    selection = select(parsed.overrides, root)
+    study, registered = selection.study.name, selection.chosen["study"][0]
     command = [sys.executable, "-m", "analysis", str(Path("results") / study)]
+    if study != registered:  # a grid under a name of its own is judged by the claims that it varies
+        command += ["--registration", str(Path("preregistration") / registered)]
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode
 

@@ -55,7 +55,7 @@ class Selection:
     models: list[ModelConf]
     tasks: dict[str, TaskConf]
     arms: dict[str, ArmConf]
-    chosen: dict[str, list[str]]  # names by group: suite, model, task
+    chosen: dict[str, list[str]]  # names by group: study (its file), suite, model, task
 
 
 def project_root(start: Path | None = None) -> Path:
@@ -85,7 +85,10 @@ def select(overrides: list[str], root: Path) -> Selection:
         models=[composer.one("model", name, by_study) for name in study.models],
         tasks={name: composer.one("task", name, by) for name, by in tasks.items()},
         arms={name: composer.one("arm", name, by) for name, by in arms.items()},
-        chosen={group: composer.choose(group, names, study.name) for group, names in lists.items()},
+        chosen={
+            "study": [composer.chosen("study")],
+            **{group: composer.choose(group, names, study.name) for group, names in lists.items()},
+        },
     )
     composer.refuse_unused(f"study {study.name}")
     return selection

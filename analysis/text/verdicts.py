@@ -26,6 +26,14 @@ def verdict_table(report: Report) -> Iterator[str]:
     yield ""
 
 
+def summary(verdicts: list[Verdict]) -> Iterator[str]:
+    """One line a claim, for the end of a long page."""
+    for verdict in verdicts:
+        statement = verdict.registered.content.claim[verdict.claim_id].statement
+        state = f"PREVIEW {verdict.answer.state}"
+        yield f"{verdict.claim_id:6}{state:20}{textwrap.shorten(statement, WIDTH - 26, placeholder=' ...')}"
+
+
 def _state(verdict: Verdict) -> list[str]:
     return [f"PREVIEW {verdict.answer.state}", *textwrap.wrap(verdict.label, 19)]
 
