@@ -59,7 +59,9 @@ def test_a_whole_study_is_decided(run, whole):
         assert f"\n{claim_id:6}PREVIEW {state}" in out
     assert max(map(len, out.splitlines())) <= 100
     # The file holds what was printed, and more arms.
-    assert out.split("\nAUC on ")[0] in (whole / "verdicts.md").read_text()
+    table = out[out.index("\nclaim ") : out.index("\nAUC on ")]
+    assert table in (whole / "verdicts.md").read_text()
+    assert "Pilot on seed 9000" in (whole / "verdicts.md").read_text()
     for claim in found["claims"]:
         for group in (claim["readings"], claim["sensitivity"]):
             assert all("state" not in answer for answer in group.values())
@@ -131,7 +133,7 @@ def test_a_broken_grid_makes_everything_invalid(run, whole):
     (whole / "grid.jsonl").write_text("hello\n")
     code, out, err = run(whole)
     assert code == 4
-    assert out.count("PREVIEW INVALID") == 7
+    assert out.count("PREVIEW INVALID") == 2 * 7  # in the table and in the closing summary
     assert "grid.jsonl:1: not a log record" in err
 
 
