@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import secrets
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from analysis.report import Report, analyse
 from analysis.text import to_text
 from kvexp.errors import KvexpError
 from kvexp.prereg.registration import load_folder
+from kvexp.terminal import printable
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TRACEBACK = "KVEXP_TRACEBACK"
@@ -24,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except KvexpError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
         return error.exit_code
     except BrokenPipeError:  # the reader, for instance `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -33,13 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+        _complain(f"error: {error.filename or 'a file'}: {error.strerror}")
         return 2
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         hint = f"set {TRACEBACK}=1 to see where"
-        print(f"internal error: {type(error).__name__}: {error} ({hint})", file=sys.stderr)
+        _complain(f"internal error: {type(error).__name__}: {error} ({hint})")
         return 1
 
 
@@ -79,18 +82,33 @@ def _run(options: argparse.Namespace) -> int:
     if study.problems:
         rest = len(study.problems) - 1
         more = f" (and {rest} more)" if rest else ""
-        print(f"error: integrity: {study.problems[0].message}{more}", file=sys.stderr)
+        _complain(f"error: integrity: {study.problems[0].message}{more}")
     return report.exit_code
 
 
 def _write(folder: Path, as_json: str, report: Report) -> None:
     """Write both files or say in one line that nothing was written; the verdicts are printed anyway."""
-    markdown = f"# Verdicts\n\n```text\n{to_text(report, is_full=True)}```\n"
+    # Indented, not fenced: no text can end an indented block.
+    markdown = f"# Verdicts\n\n{textwrap.indent(to_text(report, is_full=True), '    ')}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
-            temporary = folder / f".{name}.tmp"
-            temporary.write_text(text, encoding="utf-8", newline="\n")
-            temporary.replace(folder / name)
+            _replace(folder / name, text)
     except OSError as error:
-        print(f"nothing was written to {folder}: {error.strerror}", file=sys.stderr)
+        _complain(f"nothing was written to {folder}: {error.strerror}")
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole, by rename; a link in its place is replaced, and none is ever followed."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _complain(text: str) -> None:
+    """One line on stderr, whatever the names and messages in it hold."""
+    print(printable(text), file=sys.stderr)

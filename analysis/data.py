@@ -27,9 +27,12 @@ class Parameters:
         """Wrap a table; `where` names it in messages."""
         self._where, self._table, self._read = where, table, set[str]()
 
-    def number(self, name: str) -> float:
-        """A number."""
-        return float(self._get(name, (int, float), "a number"))
+    def number(self, name: str, low: float, high: float) -> float:
+        """A number from low to high, both included."""
+        value = self._get(name, (int, float), "a number")
+        if not low <= value <= high:
+            raise self.mistake(f"parameter '{name}' must lie between {low:g} and {high:g}")
+        return float(value)
 
     def text(self, name: str) -> str:
         """A string."""
@@ -44,10 +47,10 @@ class Parameters:
         return self._signal(self.text(name))
 
     def panel(self, name: str) -> list[tuple[str, str]]:
-        """A table arm -> list of signals, as (arm, signal) pairs."""
+        """A table arm -> list of signals, as (arm, signal) pairs; neither table nor list is empty."""
         table = self._get(name, (dict,), "a table of arms")
-        if not all(isinstance(signals, list) for signals in table.values()):
-            raise RegistrationError(f"{self._where}: parameter '{name}' must list signals")
+        if not table or not all(isinstance(signals, list) and signals for signals in table.values()):
+            raise self.mistake(f"parameter '{name}' must list signals")
         return [(arm, self._signal(signal)) for arm, signals in table.items() for signal in signals]
 
     @property
@@ -55,17 +58,21 @@ class Parameters:
         """Parameters that nothing has asked for."""
         return sorted(set(self._table) - self._read)
 
+    def mistake(self, words: str) -> RegistrationError:
+        """The error to raise for parameters that mean nothing."""
+        return RegistrationError(f"{self._where}: {words}")
+
     def _get(self, name: str, kinds: tuple[type, ...], words: str) -> Any:
         self._read.add(name)
         value = self._table.get(name)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise RegistrationError(f"{self._where}: parameter '{name}' must be {words}")
+            raise self.mistake(f"parameter '{name}' must be {words}")
         return value
 
     def _signal(self, name: Any) -> str:
         if name not in ORIENTATION:
             known = ", ".join(ORIENTATION)
-            raise RegistrationError(f"{self._where}: no signal '{name}'; there are {known}")
+            raise self.mistake(f"no signal '{name}'; there are {known}")
         return str(name)
 
 
@@ -108,9 +115,15 @@ class Data:
         )
 
     def split(self, rows: pd.DataFrame, *columns: str) -> dict[Any, pd.DataFrame]:
-        """Rows by the values of one or more columns, in sorted order."""
+        """Rows by the values of one or more columns, in sorted order; NaN is a value like any other."""
         by = columns[0] if len(columns) == 1 else list(columns)
-        return dict(iter(rows.groupby(by, observed=True)))
+        return dict(iter(rows.groupby(by, observed=True, dropna=False)))
+
+    def chosen(self, column: str, value: str | float) -> pd.DataFrame:
+        """The counted rows that a parameter asks for; the population must have such rows, counted or not."""
+        if not (self.rows[column] == value).any():
+            raise self.parameters.mistake(f"the population has no rows with {column} '{value}'")
+        return self.counted[self.counted[column] == value]
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """Value and interval. Resamples draw from all clusters of the population, counted or not."""
@@ -147,10 +160,10 @@ class Data:
     ) -> tuple[Statistic, Statistic]:
         """Share of positives when the share q of `before` moves to `after`: by signal, and at random.
 
-        Rows are matched on suite, model, task and example; one without its partner leaves both undefined.
+        Rows are matched on all but the budget; one without its partner leaves both undefined.
         """
         kept, reason, note = self._with_signals(before, [signal])
-        columns = ["suite", "model", "task", "example_id"]
+        columns = ["suite", "model", "task", "example_id", "arm", "condition", "seed"]
         partner = kept.merge(after[[*columns, "positive"]], on=columns, how="left", validate="1:1")
         if not reason and partner["positive_y"].isna().any():
             reason = "a row has no partner to escalate to"

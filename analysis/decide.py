@@ -82,6 +82,7 @@ def decide(study: Study, registered: Registered) -> list[Verdict]:
     if is_grid_sound:
         for words, question in registered.questions():
             populations.check(study.table, question.population, f"{registered.path}: {words}")
+            populations.check_scores(study.table, question.success, f"{registered.path}: {words}")
     return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
 
 

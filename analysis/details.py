@@ -15,8 +15,9 @@ from analysis import populations
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
+from analysis.signals import ORIENTATION
 from analysis.statistics import Estimate
-from kvexp.prereg.registration import Label, Population, Registered, seed
+from kvexp.prereg.registration import Label, Population, Registered, RegistrationError, seed
 
 AUC_LABELS: tuple[Label, ...] = ("own_failure", "induced_failure", "attribution")
 NO_ROWS = "rows are missing or invalid"
@@ -57,6 +58,14 @@ class Details:
     accuracy: tuple[Rate, ...]
     induced: tuple[Rate, ...]  # failures among what the full cache answers
     rescued: tuple[Rate, ...]  # successes among what it does not
+
+
+def check(registered: Registered) -> None:
+    """Refuse details on signals that nothing logs."""
+    for signal in registered.content.details.signals:
+        if signal not in ORIENTATION:
+            known = ", ".join(ORIENTATION)
+            raise RegistrationError(f"{registered.path}: [details] no signal '{signal}'; there are {known}")
 
 
 def describe(study: Study, registered: Registered) -> Details:

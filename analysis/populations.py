@@ -71,6 +71,18 @@ def check(table: pd.DataFrame, population: Population, where: str) -> None:
         )
 
 
+def check_scores(table: pd.DataFrame, thresholds: Mapping[str, float], where: str) -> None:
+    """Refuse a threshold for a score that no row has, as soon as every task has rows to say so."""
+    known = list(table["score_name"].cat.categories)
+    unknown = sorted(thresholds.keys() - {*known, OTHERWISE})
+    answered = table.loc[table["score_name"].notna(), "task"]
+    if unknown and set(answered) == set(table["task"]):
+        raise RegistrationError(
+            f"{where}: success names the score '{unknown[0]}', which no row has; "
+            f"there are {', '.join(known)}"
+        )
+
+
 def succeeded(table: pd.DataFrame, thresholds: Mapping[str, float]) -> Bools:
     """Whether each row of the table is a success; False where the row is not present."""
     names = table["score_name"]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analysis.decide import Missing, Verdict, decide
-from analysis.details import Details, describe
+from analysis.details import Details, check, describe
 from analysis.load import Study
 from kvexp.prereg.condition import State
 from kvexp.prereg.registration import Registered
@@ -41,7 +41,10 @@ class Report:
 
 
 def analyse(study: Study, registrations: Iterable[Registered]) -> Report:
-    """Decide and describe."""
+    """Decide and describe. Raises RegistrationError before anything is decided on half a registration."""
+    registrations = list(registrations)
+    for one in registrations:
+        check(one)
     sections = [Section(one, decide(study, one), describe(study, one)) for one in registrations]
     return Report(study, sections)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kvexp.errors import KvexpError
+from kvexp.errors import IntegrityError, KvexpError
 from kvexp.terminal import printable
 
 # Imports that bring torch or transformers stand inside the verbs: `kvexp --help` answers at once.
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         # A plain kill ends like Ctrl-C: workers are stopped, and a sentence says where things stand.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     # A pipe has no width: without a terminal nothing is cut or folded.
     width = None if sys.stdout.isatty() else 1000
     console = Console(highlight=False, soft_wrap=True, width=width)
@@ -141,9 +143,9 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     rows = [shard_status(results, s) for s in chosen(shards(selection), selection)]
     if parsed.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
-        return 0
-    print_status(selection.study.name, rows, console)
-    return 0
+    else:
+        print_status(selection.study.name, rows, console)
+    return IntegrityError.exit_code if any(row.state == "broken" for row in rows) else 0
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:

@@ -35,6 +35,8 @@ from kvexp.errors import ConfigError
 from kvexp.plugins import suggest
 from kvexp.records import ID_PATTERN
 
+RESERVED = ("examples", "locks")  # folders of results/<study> that are no suite
+
 
 def _register() -> None:
     store = ConfigStore.instance()
@@ -221,6 +223,8 @@ def _check_name(where: str, group: str, name: str, stem: str) -> None:
         raise ConfigError(
             f"{where}: a name has letters, digits and . _ = - and begins with a letter or digit, got {name!r}"
         )
+    if group == "suite" and name in RESERVED:
+        raise ConfigError(f"{where}: results/<study>/{name} is taken, give the suite another name")
     if group not in ("study", "cluster") and name != stem:
         raise ConfigError(f"{where}: name is {name!r}, but must be that of the file, {stem!r}")
 

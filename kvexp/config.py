@@ -60,8 +60,8 @@ class ArmGrid:
             raise ConfigError(f"{where}: a budget lies in (0, 1], got {bad[0]:g}")
         if unknown := [c for c in self.conditions if c not in CONDITIONS]:
             raise ConfigError(f"{where}: a condition is aware or stream, got {unknown[0]!r}")
-        if negative := [s for s in self.seeds if s < 0]:
-            raise ConfigError(f"{where}: a seed is at least 0, got {negative[0]}")
+        if bad_seeds := [s for s in self.seeds if not 0 <= s < 2**31]:
+            raise ConfigError(f"{where}: a seed is at least 0 and below 2^31, got {bad_seeds[0]}")
         for name in ("conditions", "budgets", "seeds"):
             _distinct(where, name, getattr(self, name))
 
@@ -95,6 +95,10 @@ class SuiteConf:
         for name in ("context_tokens", "n_examples", "shard_examples"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"suite {self.name}: {name} is at least 1, got {getattr(self, name)}")
+        if not 0 <= self.example_seed < 2**31:
+            raise ConfigError(
+                f"suite {self.name}: example_seed is at least 0 and below 2^31, got {self.example_seed}"
+            )
 
 
 @dataclass
@@ -118,6 +122,11 @@ class ModelConf:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"model {self.name}: dtype is one of {', '.join(DTYPES)}")
+
+
+def is_folder(source: str) -> bool:
+    """Whether a model's source names a local folder; everything else is a hub id, or `embedded`."""
+    return source.startswith(("/", "./", "../", "~"))
 
 
 @dataclass

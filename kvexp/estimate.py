@@ -31,6 +31,22 @@ def squared_distances(
     return (value_norms_N.unsqueeze(-2) - 2 * cross + own).clamp_min(0)
 
 
+def with_exact_distance(
+    distances_CN: torch.Tensor,
+    values_ND: torch.Tensor,
+    estimates_CD: torch.Tensor,
+    weights_CN: torch.Tensor,
+) -> torch.Tensor:
+    """The distances with the heaviest token's taken directly.
+
+    Where one token has nearly all the weight the estimate all but equals its value, and the difference
+    of squares is rounding noise; no second token can come as close.
+    """
+    top = weights_CN.argmax(-1, keepdim=True)
+    value = values_ND.gather(-2, top.expand(*top.shape[:-1], values_ND.shape[-1]))
+    return distances_CN.scatter(-1, top, (value - estimates_CD).square().sum(-1, keepdim=True))
+
+
 def variance_terms(
     weights_N: torch.Tensor, not_pi_N: torch.Tensor, distances_N: torch.Tensor
 ) -> torch.Tensor:

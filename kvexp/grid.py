@@ -11,14 +11,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kvexp.compose import Selection
-from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, SuiteConf, TaskConf
-from kvexp.design import design
+from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, SuiteConf, TaskConf, is_folder
 from kvexp.errors import ConfigError, named
+from kvexp.places import places
 from kvexp.provenance import protocol_digest
-from kvexp.records import Expected
+from kvexp.records import ID_LENGTH, Expected
 from kvexp.replay.arm import Arm
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
 from kvexp.tasks import task
 
 SHARD_VERSION = 1
@@ -45,8 +44,11 @@ class Shard:
         return f"{self.suite}.{self.model.name}.{self.task.name}.{self.chunk:03d}"
 
     def resolved(self) -> dict[str, Any]:
-        """The shard as plain data, in full."""
-        return {"version": SHARD_VERSION, **asdict(self)}
+        """The shard as plain data, in full; a model's folder is known by its digest, not its path."""
+        plain = {"version": SHARD_VERSION, **asdict(self)}
+        if is_folder(self.model.source):
+            plain["model"]["source"] = "folder"
+        return plain
 
     @property
     def digest(self) -> str:
@@ -75,45 +77,6 @@ class Shard:
                 )
 
 
-def places(conf: ArmConf, entry: ArmGrid) -> list[Arm]:
-    """One arm at its places of the grid. Raises ConfigError for a composition that means nothing."""
-    with named(f"conf/arm/{conf.name}.yaml"):
-        chosen = design(conf.design, **conf.design_params)
-        if conf.estimator == "hajek" and not chosen.is_random:
-            raise ConfigError(f"the hajek estimator needs a random design, {conf.design} is fixed")
-        if chosen.uses_score and conf.score is None:
-            raise ConfigError(f"the {conf.design} design needs a score")
-        scores = {condition: _score(conf, condition) for condition in entry.conditions}
-    if chosen.keeps_all:
-        if entry.conditions or entry.budgets or entry.seeds:
-            raise ConfigError(f"arm {conf.name}: the full cache has no condition, budget or seed")
-        return [Arm(conf.name, None, chosen, conf.estimator)]
-    if not entry.conditions or not entry.budgets:
-        raise ConfigError(f"arm {conf.name}: give it conditions and budgets")
-    if chosen.is_random != bool(entry.seeds):
-        need = "needs seeds" if chosen.is_random else "draws nothing and has no seeds"
-        raise ConfigError(f"arm {conf.name}: the {conf.design} design {need}")
-    seeds: list[int | None] = [*entry.seeds] or [None]
-    return [
-        Arm(conf.name, scores[condition], chosen, conf.estimator, condition, budget, seed)
-        for condition in entry.conditions
-        for budget in entry.budgets
-        for seed in seeds
-    ]
-
-
-def _score(conf: ArmConf, condition: str) -> Any:
-    name, params = conf.score, conf.score_params
-    if condition == "aware" and conf.aware_score is not None:
-        name, params = conf.aware_score, conf.aware_score_params
-    if name is None:
-        return None
-    chosen = score(name, **params)
-    if condition not in chosen.conditions:
-        raise ConfigError(f"the {name} score is undefined in the {condition} condition")
-    return chosen
-
-
 def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
     """The shards that the command chose by `suite=`, `model=` and `task=`; never none."""
     names = selection.chosen
@@ -139,6 +102,8 @@ def shards(selection: Selection) -> list[Shard]:
         for name in suite.tasks
         for shard in _task_shards(selection, suite, model, selection.tasks[name], digest)
     ]
+    if longest := [s.shard_id for s in made if len(s.shard_id) > ID_LENGTH]:
+        raise ConfigError(f"a shard id has at most {ID_LENGTH} characters, shorten a name in {longest[0]!r}")
     for suite in selection.suites:
         with named(f"conf/suite/{suite.name}.yaml"):
             _refuse_twice([p for entry in suite.arms for p in places(selection.arms[entry.arm], entry)])

@@ -18,7 +18,7 @@ import submitit
 
 from kvexp import provenance, shard_log
 from kvexp.assets import embedded_model, model_digest
-from kvexp.config import ClusterConf, ModelConf
+from kvexp.config import ClusterConf, ModelConf, is_folder
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.grid import Shard
 from kvexp.shard import Place, run_shard
@@ -41,7 +41,7 @@ def model_source(model: ModelConf) -> str:
     """What transformers loads: the embedded model's folder, or the configured folder or hub id."""
     if model.source == "embedded":
         return str(embedded_model())
-    if not model.source.startswith(("/", "./", "../", "~")):
+    if not is_folder(model.source):
         return model.source
     folder = Path(model.source).expanduser()
     if not (folder / "config.json").is_file():
@@ -89,7 +89,10 @@ class ShardJob:
 
 def _digest(source: str) -> str | None:
     """Of a model in a local folder; what a hub id stands for is pinned by its revision."""
-    return model_digest(Path(source)) if Path(source).is_dir() else None
+    # A folder without weights has none; loading it will say so better.
+    with contextlib.suppress(InputError):
+        return model_digest(Path(source)) if Path(source).is_dir() else None
+    return None
 
 
 def folder_of(results: Path, shard: Shard) -> Path:

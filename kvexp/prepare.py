@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kvexp.answering import prompt_of
 from kvexp.compose import Selection
 from kvexp.config import SuiteConf, TaskConf
 from kvexp.errors import IntegrityError
 from kvexp.grid import Shard
 from kvexp.records import Example, Reader, RecordError, encode
-from kvexp.shard import prompt_of
 from kvexp.shard_log import on_disk, replace
 from kvexp.tasks import Question, Task, task
 

@@ -12,10 +12,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 # What makes data. A generation made under another digest is another experiment.
 PROTOCOL_FILES = (
+    "answering.py",
     "budget.py",
     "design",
     "draws.py",
     "estimate.py",
+    "places.py",
     "replay",
     "scores",
     "scoring.py",

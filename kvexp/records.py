@@ -22,9 +22,13 @@ Condition = Literal["aware", "stream"]
 # Identifiers become file names, so they cannot climb out of a folder or hide. ($ would let a final
 # line break through, \Z does not.)
 ID_PATTERN = r"\A[A-Za-z0-9][A-Za-z0-9._=-]*\Z"
-Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=200)]
+ID_LENGTH = 200
+Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=ID_LENGTH)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float64 column holds exactly
+Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Radius = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 SIGNALS = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
 
@@ -57,7 +61,7 @@ class Keyed(Record, frozen=True, kw_only=True):
     arm: Id
     condition: Condition | None  # null: the full cache
     budget: Fraction | None  # share of the cached tokens that is kept; null: the full cache
-    seed: Count | None  # label of the Poisson draw; null: nothing is drawn
+    seed: Seed | None  # label of the Poisson draw; null: nothing is drawn
 
     @property
     def key(self) -> Key:
@@ -100,14 +104,14 @@ class Generation(Keyed, frozen=True, kw_only=True, tag="generation/1"):
     n_generated: Count  # answer tokens, the stop token included
     text: str  # decoded answer without special tokens
     score_name: str  # token_f1, exact_match, retrieval, all_present, ...
-    score_value: float  # raw value; success is derived by the analysis
-    certificate: float | None  # eq. (4): maximum over certificate_steps
+    score_value: Share  # raw value; success is derived by the analysis
+    certificate: Radius | None  # eq. (4): maximum over certificate_steps
     entropy: float | None  # decode-step softmax entropy / log(retained size), mean over cells and steps
     evicted_mass: float | None  # 1 - kept share of the arm's own score
     margin: float | None  # (min kept - max evicted unprotected score) / sd of unprotected scores
     output_logprob: float | None  # mean log-probability of the generated tokens
     undefined: dict[str, str]  # why each null signal is null
-    certificate_steps: list[float] | None  # mean radius over sampled heads and layers, by step from 1
+    certificate_steps: list[Radius] | None  # mean radius over sampled heads and layers, by step from 1
     zero_variance_cells: Count | None  # (step, layer, head) cells with V = 0 although tokens were evicted
     min_logit_gap: float  # smallest gap between the two largest logits: near-ties show here
     seconds: Timings

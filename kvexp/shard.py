@@ -8,22 +8,19 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from kvexp import provenance, shard_log
+from kvexp.answering import answer
 from kvexp.budget import TooShort
-from kvexp.draws import uniforms
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.grid import Shard
-from kvexp.records import Attempt, Failed, Generation, Key, RecordError, Timings
-from kvexp.replay.arm import Arm
-from kvexp.replay.harness import Answer, answer_all
+from kvexp.records import Attempt, Failed, Key, RecordError
 from kvexp.replay.model import Loaded
-from kvexp.replay.prompt import Prompt, TooLong, encode_prompt
+from kvexp.replay.prompt import TooLong
 from kvexp.shard_log import Log, State
-from kvexp.tasks import Question, Task, task
+from kvexp.tasks import task
 from kvexp.terminal import printable
 
 
@@ -74,6 +71,7 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
             ("protocol", attempt.protocol_digest, shard.protocol_digest),
             ("anchor", attempt.anchor, place.anchor),
             ("configuration", attempt.shard_digest, shard.digest),
+            ("model", attempt.model_digest or "", place.model_digest or ""),
         ):
             if there != here:
                 raise IntegrityError(
@@ -128,7 +126,7 @@ def _answer_missing(
         if example_id not in lacking:
             continue
         try:
-            answers = _answer(shard, place, family, questions[example_id], attempt, loaded)
+            answers = answer(shard, place.anchor, family, questions[example_id], attempt, loaded)
             lines = shard_log.to_lines([row for row in answers if row.key in missing])
         # OutOfMemoryError is a RuntimeError; a RecordError is an answer with NaN or the like.
         except (InputError, MemoryError, RuntimeError, RecordError) as error:
@@ -156,84 +154,4 @@ def _failed(shard: Shard, example_id: str, attempt: int, error: Exception) -> Fa
         example_id=example_id,
         category=category,  # type: ignore[arg-type]
         message=printable(f"{type(error).__name__}: {error}")[:2000],
-    )
-
-
-def prompt_of(tokenizer: Any, family: Task, question: Question, chat: bool) -> Prompt:
-    """The token ids of a task's question."""
-    text = family.prompt(question)
-    return encode_prompt(
-        tokenizer,
-        before=text.before,
-        context=text.context,
-        after=text.after,
-        question=text.question,
-        answer_prefix=text.answer_prefix,
-        chat=chat,
-    )
-
-
-def _answer(
-    shard: Shard, place: Place, family: Task, question: Question, attempt: int, loaded: Loaded
-) -> list[Generation]:
-    prompt = prompt_of(loaded.tokenizer, family, question, shard.model.chat)
-
-    def draw(arm: Arm, shape: tuple[int, int, int]) -> Any:
-        where = (shard.task.name, question.example_id, str(arm.condition))
-        return uniforms(place.anchor, int(arm.seed or 0), *where, shape)
-
-    answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
-    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
-
-
-def _generation(
-    shard: Shard,
-    family: Task,
-    question: Question,
-    attempt: int,
-    prompt: Prompt,
-    answer: Answer,
-) -> Generation:
-    planned, decoded = answer.planned, answer.decoded
-    arm, plan = planned.arm, planned.plan
-    steps = answer.certificate_steps
-    return Generation(
-        suite=shard.suite,
-        shard_id=shard.shard_id,
-        model=shard.model.name,
-        task=shard.task.name,
-        example_id=question.example_id,
-        arm=arm.name,
-        condition=arm.condition,  # type: ignore[arg-type]
-        budget=arm.budget,
-        seed=arm.seed,
-        attempt=attempt,
-        n_context=prompt.n_context,
-        n_prompt=prompt.n,
-        n_evictable=planned.n_evictable,
-        expected_kept=plan.expected,
-        realised_kept=plan.realised,
-        tail_kept=plan.tail_kept if arm.design.is_random else None,
-        first_step_cached=answer.first_step_cached,
-        n_generated=len(decoded.tokens),
-        text=answer.text,
-        score_name=family.score_name,
-        score_value=family.score(answer.text, question),
-        certificate=None if steps is None else max(steps),
-        entropy=answer.entropy,
-        evicted_mass=planned.evicted_mass,
-        margin=planned.margin,
-        output_logprob=sum(decoded.logprobs) / len(decoded.logprobs),
-        undefined=answer.undefined,
-        certificate_steps=steps,
-        zero_variance_cells=answer.blind_cells,
-        min_logit_gap=min(decoded.gaps),
-        seconds=Timings(
-            prefill=answer.prefill_seconds,
-            plan=planned.seconds,
-            decode=answer.decode_seconds,
-            decode_arms=answer.decode_arms,
-        ),
-        stopped_by="stop_token" if decoded.stopped else "length",
-        keep_digest=None if arm.design.keeps_all else answer.keep_digest,
     )

@@ -81,10 +81,24 @@ def _footer(folder: Path, rows: int) -> Footer | None:
         return None
     footer = read_footer(folder)
     if footer.rows != rows or footer.sha256 != _sha256(folder / LOG):
-        raise IntegrityError(
-            f"{folder / LOG} was changed after {FOOTER} closed it: restore it or move the shard's folder away"
-        )
+        raise IntegrityError(_changed(folder))
     return footer
+
+
+def check_closed(folder: Path, shard_digest: str) -> None:
+    """Raises IntegrityError unless a complete shard is what was asked for and as its footer left it."""
+    footer = read_footer(folder)
+    if footer.shard_digest != shard_digest:
+        raise IntegrityError(
+            f"{folder} is complete, but was made under another configuration or protocol: go back to it, "
+            "move the folder away, or run under another name with study.name=NAME"
+        )
+    if footer.sha256 != _sha256(folder / LOG):
+        raise IntegrityError(_changed(folder))
+
+
+def _changed(folder: Path) -> str:
+    return f"{folder / LOG} was changed after {FOOTER} closed it: restore it or move the shard's folder away"
 
 
 def read_footer(folder: Path) -> Footer:
@@ -93,8 +107,17 @@ def read_footer(folder: Path) -> Footer:
     return footer
 
 
-def _sha256(path: Path) -> str:
+def is_file(path: Path) -> bool:
+    """Whether a file is there. Raises IntegrityError for anything else: a pipe would be waited for."""
     if not path.exists():
+        return False
+    if not path.is_file():
+        raise IntegrityError(f"{path} is not a file: move it away")
+    return True
+
+
+def _sha256(path: Path) -> str:
+    if not is_file(path):
         return "absent"
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -102,7 +125,7 @@ def _sha256(path: Path) -> str:
 
 def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Numbered lines that end in a line break; a torn last one is passed over."""
-    if not path.exists():
+    if not is_file(path):
         return
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -124,6 +147,7 @@ def _read_row(where: str, line: bytes) -> Row:
 
 
 def _read_one(path: Path, kind: Any) -> Any:
+    is_file(path)
     try:
         return Reader[Any](kind)(path.read_bytes())
     except RecordError as error:
@@ -175,6 +199,7 @@ def locked_log(folder: Path) -> Iterator[Log]:
     """Open the log for this process alone. Raises IncompleteError if another process writes it."""
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
+        is_file(folder / LOG)
         descriptor = os.open(folder / LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         if not _lock(descriptor):

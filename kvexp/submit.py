@@ -14,11 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import ModelConf
-from kvexp.errors import IntegrityError
-from kvexp.grid import Shard, chosen, shards
+from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.prepare import write_examples, write_grid
-from kvexp.shard_log import LOG, read_footer
+from kvexp.shard_log import LOG, check_closed
 from kvexp.terminal import printable
 
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
@@ -32,7 +31,9 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     write_examples(results, selection, _tokenizers(selection))
     wanted = chosen(made, selection)
     todo = [s for s in wanted if not launch.is_complete(results, s)]
-    _refuse_other_code(results, [s for s in wanted if s not in todo])
+    for shard in wanted:
+        if shard not in todo:
+            check_closed(launch.folder_of(results, shard), shard.digest)
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
         f"{len(todo)} to run on cluster={selection.cluster.name}"
@@ -61,17 +62,6 @@ def _tokenizers(selection: Selection) -> Any:
         return load_tokenizer(launch.model_source(model), model.revision)
 
     return load
-
-
-def _refuse_other_code(results: Path, complete: list[Shard]) -> None:
-    """A complete shard that was made by other code or settings is not what was asked for."""
-    for shard in complete:
-        folder = launch.folder_of(results, shard)
-        if read_footer(folder).shard_digest != shard.digest:
-            raise IntegrityError(
-                f"{folder} is complete, but was made under another configuration or protocol: go back "
-                "to it, move the folder away, or run under another name with study.name=NAME"
-            )
 
 
 def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path, console: Console) -> int:
@@ -121,6 +111,8 @@ class RowCount:
     def __call__(self) -> int:
         """All rows that are there now."""
         for path, (position, rows) in self._seen.items():
+            if not path.is_file():
+                continue
             with suppress(OSError), path.open("rb") as file:
                 file.seek(position)
                 new = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

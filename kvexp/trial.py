@@ -14,7 +14,7 @@ from kvexp.config import CONDITIONS, ArmConf, ArmGrid
 from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
-from kvexp.grid import places
+from kvexp.places import places
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.prompt import encode_prompt
@@ -69,7 +69,11 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        if str(path) != "-":
+            return path.read_text(encoding="utf-8")
+        if sys.stdin is None:
+            raise InputError("there is no standard input to read: give --file PATH")
+        return sys.stdin.read()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path} as UTF-8 text: {error}") from None
 

@@ -104,6 +104,7 @@ def test_the_longest_name_owns_an_override(root):
 def test_a_choice_may_be_a_list(root):
     demo = select(["study=demo", "suite=demo-1k,demo-512", "task=words"], root)
     assert demo.chosen == {
+        "study": ["demo"],
         "suite": ["demo-1k", "demo-512"],
         "task": ["words"],
         "model": ["smollm2-135m"],
@@ -181,8 +182,14 @@ def run(root, monkeypatch, capsys, *overrides):
         ("suite.arms=[{arm: poisson, conditions: [stream], budgets: [1]}]", ["needs seeds"]),
         (
             "suite.arms=[{arm: poisson, conditions: [stream], budgets: [1], seeds: [-1]}]",
-            ["a seed is at least 0, got -1"],
+            ["a seed is at least 0 and below 2^31, got -1"],
         ),
+        (
+            "suite.arms=[{arm: poisson, conditions: [stream], budgets: [1], seeds: [99999999999999999999]}]",
+            ["a seed is at least 0 and below 2^31"],
+        ),
+        ("suite.example_seed=-1", ["example_seed is at least 0"]),
+        ("study.protocol.norm_floor=-1", ["norm_floor is at least 0"]),
     ],
 )
 def test_a_mistake_on_the_command_line_is_one_sentence(root, monkeypatch, capsys, override, said):
@@ -237,3 +244,18 @@ def test_outside_a_project_is_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["plan"]) == 2
     assert "is not inside a kvexp project" in project.one_sentence(capsys.readouterr().err)
+
+
+def test_a_suite_cannot_take_a_folder_that_results_need(root):
+    project.write(root, "suite/examples", project.SUITE.replace("name: mini", "name: examples"))
+    project.write(root, "study/mini", project.STUDY.replace("suites: [mini]", "suites: [examples]"))
+    with pytest.raises(ConfigError, match="results/<study>/examples is taken"):
+        project.selected(root)
+
+
+def test_a_name_that_makes_ids_too_long_is_refused_before_anything_runs(root):
+    name = "m" * 190
+    project.write(root, f"model/{name}", f"defaults: [base_model, _self_]\nname: {name}\nsource: x\n")
+    project.write(root, "study/mini", project.STUDY.replace("[tiny]", f"[{name}]"))
+    with pytest.raises(ConfigError, match="at most 200 characters"):
+        project.made(root)

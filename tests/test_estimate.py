@@ -14,6 +14,7 @@ from kvexp.estimate import (
     radius,
     squared_distances,
     variance_terms,
+    with_exact_distance,
 )
 
 TAIL, SURE, DIM = 8, 4, 3
@@ -139,6 +140,22 @@ def test_squared_distances_of_several_estimates_equal_a_loop_and_are_never_negat
     slow = torch.stack([torch.stack([(v - e).square().sum(-1) for e in es]) for v, es in pairs])
     torch.testing.assert_close(made, slow, rtol=1e-4, atol=0.2)
     assert (made >= 0).all()
+
+
+def test_the_distance_to_a_value_that_has_nearly_all_the_weight_is_not_rounding_noise():
+    """|v|^2 - 2 v.y + |y|^2 cancels there; the direct difference does not."""
+    generator = torch.Generator().manual_seed(3)
+    values = 50 * torch.randn(40, 16, generator=generator)
+    weights = torch.full((40,), 1e-6)
+    weights[7] = 1 - 39e-6
+    estimate = (weights.double() @ values.double()).float()[None]
+    exact = (values[7].double() - estimate[0].double()).square().sum()
+    naive = squared_distances(values, estimate, values.square().sum(-1))
+    made = with_exact_distance(naive, values, estimate, weights[None])
+    assert abs(float(naive[0, 7]) / float(exact) - 1) > 0.5
+    assert float(made[0, 7]) == pytest.approx(float(exact), rel=1e-3)
+    others = torch.arange(40) != 7
+    assert torch.equal(made[0, others], naive[0, others])
 
 
 def test_entropy_is_one_for_even_weights_and_zero_for_a_single_one():

@@ -8,7 +8,7 @@ import pytest
 
 from kvexp import launch
 from kvexp.config import ClusterConf, ModelConf
-from kvexp.errors import IncompleteError, InputError
+from kvexp.errors import InputError, IntegrityError
 from kvexp.launch import Outcome, ShardJob
 from kvexp.shard_log import FOOTER, LOG
 from tests import project
@@ -85,7 +85,7 @@ def test_a_mistake_becomes_an_outcome_with_its_exit_code(job, monkeypatch):
     assert job() == Outcome(job.shard.shard_id, 2, "no model")
     job.place.folder.joinpath(LOG).unlink()
     job.place.folder.joinpath(LOG).mkdir()
-    assert job().exit_code == IncompleteError.exit_code
+    assert job().exit_code == IntegrityError.exit_code
 
 
 def test_a_requeued_job_is_the_same_call(job):

@@ -98,6 +98,7 @@ def test_not_finite_numbers_are_found_at_any_depth():
         ({"budget": 0.0}, "budget"),
         ({"budget": 1.5}, "budget"),
         ({"condition": "later"}, "later"),
+        ({"seed": 2**31}, "seed"),
     ],
 )
 def test_what_no_reader_would_accept_is_not_written(fields, said):
@@ -105,6 +106,25 @@ def test_what_no_reader_would_accept_is_not_written(fields, said):
         encode(msgspec.structs.replace(EXPECTED, **fields))
     with pytest.raises(RecordError, match=said):
         read_expected(changed(**fields))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("score_value", 7e300),
+        ("score_value", -0.1),
+        ("certificate", -0.5),
+        ("certificate_steps", [-5.0]),
+        ("n_generated", 10**400),
+    ],
+)
+def test_numbers_outside_their_meaning_are_refused(field, value):
+    row = msgspec.structs.replace(GENERATION, **{field: value})
+    with pytest.raises(RecordError, match=field):
+        encode(row)
+    line = json.dumps({**json.loads(encode(GENERATION)), field: value}).encode()
+    with pytest.raises(RecordError):
+        read_row(line)
 
 
 def test_half_a_character_is_refused_and_not_a_crash():

@@ -308,6 +308,7 @@ def test_an_answer_with_nan_is_a_failed_example_and_not_a_crash(tmp_path, shard,
         (lambda s, p: (s, replace(p, anchor="2026-stamp")), "another anchor"),
         (lambda s, p: (replace(s, context_tokens=300), p), "another configuration"),
         (lambda s, p: (replace(s, protocol_digest="1" * 64), p), "another protocol"),
+        (lambda s, p: (s, replace(p, model_digest="2" * 64)), "another model"),
     ],
 )
 @pytest.mark.parametrize("is_complete", [True, False])

@@ -41,9 +41,9 @@ def root(done, tmp_path):
 def status(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         capsys.readouterr()
-        assert main(["status", "study=mini", *arguments]) == 0
+        assert main(["status", "study=mini", *arguments]) == code
         said = capsys.readouterr()
         assert said.err == ""
         return said.out
@@ -75,6 +75,12 @@ def spoil(root):
     (first(root) / LOG).write_bytes(b"\x1b[31mgarbage\n")
 
 
+def pipe(root):
+    """Opening it would wait for ever."""
+    (first(root) / LOG).unlink()
+    os.mkfifo(first(root) / LOG)
+
+
 def close_wrongly(root):
     text = (first(root) / LOG).read_text()
     (first(root) / LOG).write_text(text.replace('"score_value":0.0', '"score_value":1.0', 1))
@@ -99,6 +105,7 @@ def loop(root):
         (lambda root: open_again(root, 0), "partial", 0, ""),
         (fail, "failed", 5, "1 examples failed, last 3-001: [red]out of memory[/red]"),
         (spoil, "broken", 0, "generations.jsonl:1"),
+        (pipe, "broken", 0, "generations.jsonl is not a file"),
         (close_wrongly, "broken", 0, "was changed after footer.json closed it"),
         (lambda root: (first(root) / FOOTER).write_bytes(b""), "broken", 0, "footer.json is not a record"),
         (lambda root: (first(root) / "attempt-001.json").unlink(), "broken", 0, "attempt 1, whose file"),
@@ -106,12 +113,13 @@ def loop(root):
 )
 def test_states(root, status, change, state, rows, note):
     change(root)
-    found = {row["shard_id"]: row for row in json.loads(status("--json"))}
+    code = 4 if state == "broken" else 0
+    found = {row["shard_id"]: row for row in json.loads(status("--json", code=code))}
     row = found["mini.tiny.words.000"]
     assert (row["state"], row["done"], row["expected"]) == (state, rows, 14)
     assert note in row["note"]
     assert found["mini.tiny.words.001"]["state"] == "complete"
-    table = status()
+    table = status(code=code)
     assert f"{1 + (state == 'complete')} of 2 shards complete" in table
     assert note in table
     assert "\x1b" not in table
@@ -145,7 +153,7 @@ def test_a_study_that_was_never_submitted_is_waiting(status):
 def test_no_id_is_cut_short_in_a_pipe_or_at_eighty_columns(root):
     spoil(root)
     run = project.kvexp(root, "status", "study=mini")
-    assert run.returncode == 0
+    assert run.returncode == 4  # something is broken
     lines = run.stdout.splitlines()
     assert [line for line in lines if "mini.tiny.words.001" in line and "complete" in line]
     assert "…" not in run.stdout

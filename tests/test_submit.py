@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ import huggingface_hub
 import pytest
 from transformers import GPT2Config
 
+from kvexp import answering
 from kvexp.cli import main
 from kvexp.launch import load_model
 from kvexp.shard_log import FOOTER, LOG
@@ -190,23 +192,23 @@ def test_a_hub_model_without_a_network(command, root):
     assert "'nobody/no-such-model'" in project.one_sentence(err)
 
 
-def test_examples_that_fail_are_tried_again_once_the_cause_is_gone(command, root, tmp_path):
-    folder = tiny.save(tmp_path / "model")
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(
-        config.replace('"max_position_embeddings": 4096', '"max_position_embeddings": 600')
-    )
-    use = f"model.tiny.source={folder}"
-    code, out, err = submit(command, use)
+def test_examples_that_fail_are_tried_again_once_the_cause_is_gone(command, root, monkeypatch):
+    def no_room(*_):
+        raise MemoryError("no room for the cache")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(answering, "answer_all", no_room)
+        code, out, err = submit(command)
     assert code == 3
     assert "0 of 2 shards completed" in out
     assert err.count("2 of 2 examples failed") == 2
-    assert "too_long" in err
-    _, out, _ = command("status", use, "--json")
+    assert "out_of_memory" in err
+    _, out, _ = command("status", "--json")
     assert {row["state"] for row in json.loads(out)} == {"failed"}
-    (folder / "config.json").write_text(config)
-    code, _, err = submit(command, use)
+    code, _, err = submit(command)
     assert (code, err) == (0, "")
+    _, out, _ = command("status", "--json")
+    assert {row["state"] for row in json.loads(out)} == {"complete"}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +237,45 @@ def test_a_spoilt_log_is_four_and_the_other_shard_completes(command, root, spoil
     assert said in project.one_sentence(err)
     assert "1 of 2 shards completed" in out
     assert contents(logs(root)[0].parent) == before
+
+
+def change_a_score(log):
+    log.write_text(log.read_text().replace('"score_value":0.0', '"score_value":1.0', 1))
+
+
+def remove(log):
+    log.unlink()
+
+
+def put_a_pipe(log):
+    log.unlink()
+    os.mkfifo(log)
+
+
+@pytest.mark.parametrize("damage", [change_a_score, remove, put_a_pipe])
+def test_a_complete_shard_that_was_damaged_is_not_called_complete(command, root, damage):
+    submit(command)
+    damage(logs(root)[0])
+    code, out, err = submit(command)
+    assert code == 4
+    assert "generations.jsonl" in project.one_sentence(err)
+    assert "are complete" not in out
+
+
+def test_a_moved_model_folder_is_the_same_model_and_other_weights_are_not(
+    command, root, tmp_path, tiny_folder
+):
+    submit(command)
+    shutil.copytree(tiny_folder, tmp_path / "moved")
+    code, out, _ = submit(command, f"model.tiny.source={tmp_path / 'moved'}")
+    assert code == 0
+    assert "2 of 2 shards are complete" in out
+    (logs(root)[0].parent / FOOTER).unlink()
+    logs(root)[0].write_bytes(b"".join(logs(root)[0].read_bytes().splitlines(keepends=True)[:5]))
+    tiny.save(tmp_path / "moved", seed=9)
+    code, _, err = submit(command, f"model.tiny.source={tmp_path / 'moved'}")
+    assert code == 4
+    assert "was begun under another model" in project.one_sentence(err)
 
 
 def test_a_corrupt_footer_is_four(command, root):

@@ -7,7 +7,7 @@ from analysis.statistics import Estimate
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`auc_pooled` over all rows; `models_above`, the models whose interval lies above chance."""
-    signal, chance = data.parameters.signal("signal"), data.parameters.number("chance")
+    signal, chance = data.parameters.signal("signal"), data.parameters.number("chance", 0, 1)
     by_model = {
         model: data.estimate(data.auc(rows, signal))
         for model, rows in data.split(data.counted, "model").items()

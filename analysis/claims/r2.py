@@ -10,29 +10,31 @@ def quantities(data: Data) -> dict[str, Estimate]:
 
     `strongest` is the largest AUC of the panel with that signal's own interval; `visible` counts signals
     that reach a level with an interval off chance; `certificate` is the AUC on the randomised arm.
+    With `folded`, an AUC x counts as max(x, 1 - x), but its interval is off chance only if the unfolded
+    one is: a folded interval lies above 1/2 even for noise.
     """
     read = data.parameters
-    floor, chance, is_folded = (
-        read.number("visible_from"),
-        read.number("chance"),
-        read.flag("folded"),
-    )
-    by_arm = data.split(data.counted, "arm")
-    nothing = data.counted.iloc[:0]
+    floor, chance = read.number("visible_from", 0, 1), read.number("chance", 0, 1)
+    is_folded = read.flag("folded")
 
-    def estimate(arm: str, signal: str) -> Estimate:
-        statistic: Statistic = data.auc(by_arm.get(arm, nothing), signal)
-        return data.estimate(statistics.folded(statistic) if is_folded else statistic)
+    def auc_of(arm: str, signal: str) -> Statistic:
+        return data.auc(data.chosen("arm", arm), signal)
+
+    def shown(auc: Statistic) -> Estimate:
+        return data.estimate(statistics.folded(auc) if is_folded else auc)
 
     def is_visible(auc: Estimate) -> bool:
-        lo, hi = auc.lo or 0.0, auc.hi or 0.0
-        return (auc.value or 0.0) >= floor and (lo > chance or hi < chance)
+        value, lo, hi = auc.value or 0.0, auc.lo or 0.0, auc.hi or 0.0
+        reached = max(value, 1 - value) if is_folded else value
+        return reached >= floor and (lo > chance or hi < chance)
 
-    panel = {f"{arm} {signal}": estimate(arm, signal) for arm, signal in read.panel("panel")}
+    panel = {f"{arm} {signal}": auc_of(arm, signal) for arm, signal in read.panel("panel")}
+    unfolded = {name: data.estimate(auc) for name, auc in panel.items()}
+    seen = {name: shown(auc) for name, auc in panel.items()} if is_folded else unfolded
     return {
-        "strongest": _strongest(panel),
-        "visible": statistics.count(list(panel.values()), is_visible),
-        "certificate": estimate(read.text("certificate_arm"), read.signal("certificate")),
+        "strongest": _strongest(seen),
+        "visible": statistics.count(list(unfolded.values()), is_visible),
+        "certificate": shown(auc_of(read.text("certificate_arm"), read.signal("certificate"))),
     }
 
 

@@ -16,11 +16,14 @@ def quantities(data: Data) -> dict[str, Estimate]:
 
 def _gain(data: Data, condition: str) -> Estimate:
     read = data.parameters
-    signal, q = read.signal("signal"), read.number("q")
-    small, large = read.number("from_budget"), read.number("to_budget")
-    rows = data.counted[data.counted["condition"] == condition]
+    signal, q = read.signal("signal"), read.number("q", 0, 1)
+    small, large = read.number("from_budget", 0, 1), read.number("to_budget", 0, 1)
+    if q in (0, 1) or small >= large:
+        raise read.mistake("q must move some rows but not all, and to a larger budget")
+    data.chosen("budget", small)
+    data.chosen("budget", large)
     gains = []
-    for by_seed in data.split(rows, "seed").values():
+    for by_seed in data.split(data.chosen("condition", condition), "seed").values():
         before, after = by_seed[by_seed["budget"] == small], by_seed[by_seed["budget"] == large]
         gains.append(statistics.difference(*data.gate(before, after, signal, q)))
     return data.estimate(statistics.mean(gains))

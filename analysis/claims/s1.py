@@ -7,9 +7,8 @@ from analysis.statistics import Estimate
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`rise`: the population's rate in the longer suite minus that in the shorter one."""
-    by_suite, nothing = data.split(data.counted, "suite"), data.counted.iloc[:0]
     names = data.parameters.text("longer"), data.parameters.text("shorter")
-    rates = [data.rate(by_suite.get(name, nothing)) for name in names]
+    rates = [data.rate(data.chosen("suite", name)) for name in names]
     points = [data.point(rate) for rate in rates]
     beside = ", ".join(f"{name} {point}" for name, point in zip(names, points, strict=True))
     return {"rise": data.estimate(statistics.difference(*rates)).noted(beside)}

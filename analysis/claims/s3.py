@@ -7,9 +7,8 @@ from analysis.statistics import Estimate
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`tax`: success of the deterministic arm minus success of the randomised one, mean of its seeds."""
-    by_arm, nothing = data.split(data.counted, "arm"), data.counted.iloc[:0]
-    deterministic = data.rate(by_arm.get(data.parameters.text("deterministic"), nothing))
-    randomised = by_arm.get(data.parameters.text("randomised"), nothing)
+    deterministic = data.rate(data.chosen("arm", data.parameters.text("deterministic")))
+    randomised = data.chosen("arm", data.parameters.text("randomised"))
     seeds = [data.rate(rows) for rows in data.split(randomised, "seed").values()]
     average = statistics.mean(seeds)
     beside = f"deterministic {data.point(deterministic)}, randomised {data.point(average)}"

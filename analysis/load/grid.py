@@ -1,6 +1,7 @@
 """The grid: every generation that a complete study contains, as the frame of the table."""
 
 from collections import Counter
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.load import files
 from analysis.load.lines import LineError, Lines
 from analysis.load.problems import Problem
 from analysis.statistics.base import Integers
@@ -16,6 +18,8 @@ from kvexp.records import Expected, Key
 
 NAMES = ("suite", "shard_id", "model", "task", "example_id", "arm", "condition")
 NUMBERS = ("budget", "seed")
+FULL = "full"  # the arm that keeps the whole cache; it alone has no place in the grid of budgets
+SHOWN = 5
 _read = Lines[Expected](Expected)
 # The key as a plain tuple: 98,000 of them are made, and they equal and hash like records.Key.
 key_of = attrgetter(*Key._fields)
@@ -33,7 +37,7 @@ def read_grid(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
     full cache's answer to the same example, -1 where the grid has none).
     """
     try:
-        data = path.read_bytes()
+        data = files.read(path)
     except FileNotFoundError:
         raise ResultsError(
             f"{path} is not there: give the results folder of a study that `kvexp submit` has planned"
@@ -44,6 +48,8 @@ def read_grid(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
         rows = _read(data, path)
     except LineError as error:
         return _table([]), [Problem(str(error))]
+    if misplaced := [Problem(f"{path}:{line}: {words}") for line, words in _misplaced(rows)]:
+        return _table([]), misplaced[:SHOWN]
     problems = [
         Problem(f"{path}: {describe(key)} is expected {count} times")
         for key, count in Counter(map(key_of, rows)).items()
@@ -52,6 +58,15 @@ def read_grid(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
     if not rows:
         problems = [Problem(f"{path}: the grid is empty")]
     return _table(rows), problems
+
+
+def _misplaced(rows: list[Expected]) -> Iterator[tuple[int, str]]:
+    """Rows without the place that their arm needs, or with one that the full cache cannot have."""
+    for line, row in enumerate(rows, start=1):
+        if row.arm == FULL and (row.condition, row.budget, row.seed) != (None, None, None):
+            yield line, "the full cache has no condition, budget or seed"
+        elif row.arm != FULL and None in (row.condition, row.budget):
+            yield line, f"arm {row.arm} needs a condition and a budget"
 
 
 def describe(key: tuple[Any, ...]) -> str:
@@ -95,7 +110,7 @@ def _full_at(table: pd.DataFrame) -> Integers:
     question = np.zeros(len(table), np.int64)
     for name in ("suite", "model", "task", "example_id"):
         question = question * (len(table[name].cat.categories) or 1) + _codes(table, name)
-    full = np.flatnonzero((table["arm"] == "full").to_numpy())
+    full = np.flatnonzero((table["arm"] == FULL).to_numpy())
     at = pd.Series(full, index=question[full])
     at = at[~at.index.duplicated()]
     return at.reindex(question, fill_value=-1).to_numpy().astype(np.int64)

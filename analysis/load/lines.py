@@ -1,4 +1,8 @@
-"""JSON lines of known records, decoded at once; only a bad file is read line by line, to name the line."""
+"""JSON lines of known records. Every line must be the bytes that kvexp writes for its record.
+
+So a key that stands twice, keys in another order, a byte order mark or a carriage return are all seen,
+without a rule for each.
+"""
 
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -6,6 +10,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class LineError(ValueError):
@@ -19,31 +25,34 @@ class Lines(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(types)
 
     def __call__(self, data: bytes, path: Path, *, may_be_torn: bool = False) -> list[T]:
-        """Every record, in order.
+        """Every record, in order; msgspec itself refuses NaN and infinities.
 
         A kill can tear the last line of a log that is still being written; with `may_be_torn`, a last
-        line without its line break is left out. msgspec itself refuses NaN and infinities.
+        line without its line break is left out.
         """
-        if may_be_torn:
-            data = data[: data.rfind(b"\n") + 1]
-        try:
-            records = self._decoder.decode_lines(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            records = []
-        if len(records) == data.count(b"\n") and (not data or data.endswith(b"\n")):
-            return records
-        return self._one_by_one(data, path)
-
-    def _one_by_one(self, data: bytes, path: Path) -> list[T]:
-        records = []
-        for number, line in enumerate(data.splitlines(keepends=True), start=1):
-            if not line.endswith(b"\n"):
-                raise LineError(f"{path}:{number}: the last line is cut off")
-            try:
-                records.append(self._decoder.decode(line))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise LineError(f"{path}:{number}: {_explained(line, error)}") from None
+        *lines, rest = data.split(b"\n")
+        records = [self._record(line, path, number) for number, line in enumerate(lines, start=1)]
+        if rest and not may_be_torn:
+            raise LineError(f"{path}:{len(lines) + 1}: the last line is cut off")
         return records
+
+    def _record(self, line: bytes, path: Path, number: int) -> T:
+        try:
+            record = self._decoder.decode(line)
+            is_canonical = _encode(record) == line
+        except _UNREADABLE as error:
+            raise LineError(f"{path}:{number}: {_explained(line, error)}") from None
+        if not is_canonical:
+            raise LineError(f"{path}:{number}: {NOT_CANONICAL}")
+        return record
+
+
+NOT_CANONICAL = "not spelt as kvexp writes it (a key twice, another order, spaces, or another line break)"
+
+
+def is_canonical(data: bytes, record: Any) -> bool:
+    """Whether a file of one record, with or without a line break, is what kvexp writes for it."""
+    return bool(_encode(record) == data.removesuffix(b"\n"))
 
 
 class _Kind(msgspec.Struct):
@@ -53,7 +62,7 @@ class _Kind(msgspec.Struct):
 def _explained(line: bytes, error: Exception) -> str:
     try:
         kind = msgspec.json.decode(line, type=_Kind).kind
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except _UNREADABLE:
         return f"not a log record ({error})"
     if "`$.kind`" in str(error):
         return f"a record of kind '{kind}', which this version of the analysis does not read"

@@ -1,19 +1,19 @@
 """One shard folder: its footer, attempts and rows, checked against each other."""
 
 import hashlib
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from analysis.load.lines import LineError, Lines
+from analysis.load import files
+from analysis.load.lines import NOT_CANONICAL, LineError, Lines, is_canonical
+from analysis.load.rows import contradiction
 from kvexp.records import Attempt, Failed, Footer, Generation, Reader, Record, RecordError
 
 R = TypeVar("R", bound=Record)
 _rows = Lines[Generation | Failed](Generation | Failed)
 _footer = Reader[Footer](Footer)
 _attempt = Reader[Attempt](Attempt)
-_ATTEMPT_NAME = re.compile(r"attempt-(\d{3,})\.json")
 LOG, FOOTER = "generations.jsonl", "footer.json"
 
 
@@ -41,7 +41,7 @@ class Shard:
 def is_shard(folder: Path) -> bool:
     """Whether a folder holds any part of a log."""
     names = (entry.name for entry in folder.iterdir())
-    return any(name in (LOG, FOOTER) or _ATTEMPT_NAME.fullmatch(name) for name in names)
+    return any(name in (LOG, FOOTER) or _is_attempt(name) for name in names)
 
 
 def read_shard(path: Path) -> Shard:
@@ -58,15 +58,25 @@ def read_shard(path: Path) -> Shard:
     return shard
 
 
+def attempt_path(shard: Path, number: int) -> Path:
+    """Where the attempt of this number lies; no other name is its own."""
+    return shard / f"attempt-{number:03d}.json"
+
+
+def _is_attempt(name: str) -> bool:
+    return name.startswith("attempt-") and name.endswith(".json")
+
+
 def _read_attempts(shard: Shard) -> None:
     for path in sorted(shard.path.iterdir()):
-        if match := _ATTEMPT_NAME.fullmatch(path.name):
+        if _is_attempt(path.name):
             attempt = _one(_attempt, path)
-            if attempt.number != int(match[1]):
-                shard.problems.append(f"{path}: it says attempt {attempt.number}")
             if attempt.shard_id != shard.path.name:
                 shard.problems.append(f"{path}: it belongs to shard {attempt.shard_id}")
-            shard.attempts[attempt.number] = attempt
+            if path != attempt_path(shard.path, attempt.number):
+                shard.problems.append(f"{path}: it says attempt {attempt.number}")
+            else:
+                shard.attempts[attempt.number] = attempt
 
 
 def _read_footer(shard: Shard) -> Footer | None:
@@ -89,7 +99,7 @@ def _read_rows(shard: Shard, footer: Footer | None) -> None:
         if footer is not None:
             shard.problems.append(f"{path} is not there, although the shard is closed")
         return
-    data = path.read_bytes()
+    data = files.read(path)
     if footer is not None and hashlib.sha256(data).hexdigest() != footer.sha256:
         shard.problems.append(f"{path}: its sha256 is not the one in {FOOTER}: the log was changed")
     records = _rows(data, path, may_be_torn=footer is None)
@@ -102,9 +112,11 @@ def _read_rows(shard: Shard, footer: Footer | None) -> None:
             where = f"{record.suite}/{record.shard_id}"
             shard.problems.append(f"{path}:{number}: a row of {where} in the wrong folder")
         elif record.attempt not in shard.attempts:
-            name = f"attempt-{record.attempt:03d}.json"
+            name = attempt_path(shard.path, record.attempt).name
             shard.problems.append(f"{path}:{number}: written by an attempt without its {name}")
         elif isinstance(record, Generation):
+            if words := contradiction(record):
+                shard.problems.append(f"{path}:{number}: {words}")
             shard.rows.append((number, record))
             shard.failed.pop(record.example_id, None)  # a later success counts
         else:
@@ -112,7 +124,11 @@ def _read_rows(shard: Shard, footer: Footer | None) -> None:
 
 
 def _one(reader: Reader[R], path: Path) -> R:
+    data = files.read(path)
     try:
-        return reader(path.read_bytes())
+        record = reader(data)
     except RecordError as error:
         raise RecordError(f"{path}: not a record this version of the analysis reads ({error})") from None
+    if not is_canonical(data, record):
+        raise RecordError(f"{path}: {NOT_CANONICAL}")
+    return record

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.statistics.base import Bools, Floats, Integers, Statistic, quotient, undefined
+from analysis.statistics.base import Bools, Floats, Integers, Statistic, differs, quotient, undefined
 
 
 def auc(
@@ -49,7 +49,7 @@ def auc(
 def _dense_rank(stratum: Integers, score: Floats) -> Integers:
     """Whole numbers that rise with (stratum, score); equal pairs share one."""
     order = np.lexsort((score, stratum))
-    rises = (np.diff(score[order]) != 0) | (np.diff(stratum[order]) != 0)
+    rises = differs(score[order]) | differs(stratum[order])
     rank = np.empty(len(score), np.int64)
     rank[order] = np.concatenate([[0], np.cumsum(rises)]) if len(score) else []
     return rank

@@ -6,6 +6,7 @@ Values: float64 (draws,), NaN where a resample leaves the statistic undefined.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +112,12 @@ def count(estimates: Sequence[Estimate], holds: Callable[[Estimate], bool]) -> E
         if estimate.undefined:
             return Estimate(None, undefined=f"cannot be counted: {estimate.undefined}")
     return Estimate(float(sum(map(holds, estimates))), n=len(estimates))
+
+
+def differs(values: NDArray[Any]) -> Bools:
+    """Whether each value but the first differs from the one before it; a difference could overflow."""
+    changed: Bools = values[1:] != values[:-1]
+    return changed
 
 
 def quotient(numerator: Floats, denominator: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.statistics.base import Floats, Integers, Statistic, quotient, undefined
+from analysis.statistics.base import Floats, Integers, Statistic, differs, quotient, undefined
 
 
 def gated(
@@ -22,7 +22,7 @@ def gated(
     if not len(score):
         return undefined("no rows to gate", rows)
     order = np.argsort(-score, kind="stable")
-    starts = np.concatenate([[0], np.flatnonzero(np.diff(score[order])) + 1])
+    starts = np.concatenate([[0], np.flatnonzero(differs(score[order])) + 1])
     member, old, new = cluster[order], before[order], after[order]
 
     def of(weights: Floats) -> Floats:

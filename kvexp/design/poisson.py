@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 
 from kvexp.design.base import Design
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Poisson(Design):
     def inclusion(self, score_LKN: torch.Tensor, protected_N: torch.Tensor, slots: int) -> torch.Tensor:
         free = ~protected_N
         m = slots - int(protected_N.sum())
+        if self.floor * int(free.sum()) > m:
+            raise InputError(
+                f"a floor of {self.floor:g} on {int(free.sum())} tokens spends more than the {m} that the "
+                "budget leaves: lower design_params.floor"
+            )
         pi = torch.ones(score_LKN.shape, dtype=torch.float64, device=score_LKN.device)
         solve = proportional if self.allocation == "iterated" else single_clip
         pi[..., free] = solve(score_LKN[..., free].double(), m, self.floor)

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import math
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,13 +24,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from kvexp.errors import KvexpError
-from kvexp.prereg.condition import FIELDS, Condition, ConditionError, State, parse
+from kvexp.prereg.condition import FIELDS, Border, Condition, ConditionError, Field, State, parse
 
 Label = Literal["success", "own_failure", "induced_failure", "inherent_failure", "rescue", "attribution"]
 Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 OTHERWISE = "otherwise"
 MAX_TRIALS = 1_000_000
+MAX_BYTES = 256 * 1024
+MAX_DOTS = 100  # in one line: a dotted key of thousands of parts keeps the TOML parser busy for minutes
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CLAIM_ID = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
@@ -89,7 +92,7 @@ class Variant(Strict, frozen=True, kw_only=True):
 
     population: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
-    success: dict[str, float] = {}
+    success: dict[str, Share] = {}
     kill: str | None = None
     support: str | None = None
 
@@ -129,7 +132,7 @@ class Registration(Strict, frozen=True, kw_only=True):
     exclusions: str
     missing: str
     statistics: Statistics
-    success: dict[str, float]  # score name -> threshold that the raw score must reach
+    success: dict[str, Share]  # score name -> threshold that the raw score must reach
     details: Details
     claim: dict[str, Claim]
     parent: str | None = None
@@ -212,10 +215,10 @@ def load_folder(folder: Path, has_claim_file: Callable[[str], bool]) -> list[Reg
 
 def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
     """Read and check one registration; `has_claim_file` says whether a claim id has its file."""
+    raw = _bytes_of(path)
     try:
-        raw = path.read_bytes()
         table = tomllib.loads(raw.decode())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
         raise RegistrationError(f"{path} cannot be read: {error}") from None
     try:
         content = msgspec.convert(table, Registration)
@@ -234,13 +237,30 @@ def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
     return registered
 
 
+def _bytes_of(path: Path) -> bytes:
+    """The file, if it is one and its size and lines are those of a registration."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RegistrationError(f"{path} is not a regular file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise RegistrationError(f"{path} cannot be read: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise RegistrationError(f"{path} is longer than {MAX_BYTES} bytes")
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        if line.count(b".") > MAX_DOTS:
+            raise RegistrationError(f"{path}:{number} has more than {MAX_DOTS} dots")
+    return raw
+
+
 def _explained(table: dict[str, Any], error: Exception) -> str:
     """What does not fit, naming the claim; msgspec names only the keys inside it."""
     claims = table.get("claim")
     for claim_id, claim in claims.items() if isinstance(claims, dict) else ():
         try:
             msgspec.convert(claim, Claim)
-        except msgspec.ValidationError as inner:
+        except (msgspec.ValidationError, RecursionError) as inner:
             return f"claim {claim_id}: {_in_words(inner)}"
     return _in_words(error)
 
@@ -286,8 +306,9 @@ def _check_names(question: Question, where: str) -> None:
 def _check_reachable(question: Question, where: str) -> None:
     """Some admissible numbers kill, some do not, and some let the support stand without a kill.
 
-    Tries every combination of the numbers at which a comparison can turn: the ends of the declared
-    ranges, the constants, and a point between each two neighbours, with lo <= value <= hi.
+    Tries every combination of the numbers at which a comparison can turn, with lo <= value <= hi: the
+    ends of the declared ranges, the constants, the solutions of linear comparisons of one or two fields,
+    and a point between each two neighbours.
     """
     killed, spared, supported = False, False, question.support is None
     for quantities in _trials(question, where):
@@ -310,8 +331,10 @@ def _trials(question: Question, where: str) -> Iterator[dict[str, SimpleNamespac
     fields = set(itertools.chain(*(condition.fields for condition in conditions)))
     constants = set(itertools.chain(*(condition.constants for condition in conditions)))
     ends = set(itertools.chain(*(quantity.range for quantity in question.quantities.values())))
+    borders = list(itertools.chain(*(condition.borders for condition in conditions)))
+    turns = {field: constants | ends | _solutions(field, borders, constants | ends) for field in fields}
     choices = [
-        [(name, choice) for choice in _choices(quantity, name, fields, sorted(constants | ends))]
+        [(name, choice) for choice in _choices(quantity, name, turns)]
         for name, quantity in question.quantities.items()
     ]
     if math.prod(map(len, choices)) > MAX_TRIALS:
@@ -320,22 +343,38 @@ def _trials(question: Question, where: str) -> Iterator[dict[str, SimpleNamespac
         yield dict(combination)
 
 
-def _choices(
-    quantity: Quantity, name: str, fields: set[tuple[str, str]], turns: list[float]
-) -> list[SimpleNamespace]:
+def _solutions(field: Field, borders: list[Border], others: set[float]) -> set[float]:
+    """Where a linear comparison turns in this field, the one other field in it taking each other number."""
+    found: set[float | None] = set()
+    for border in borders:
+        rest = [name for name in border.factors if name != field]
+        if field in border.factors and not rest:
+            found.add(border.solved_for(field, {}))
+        elif field in border.factors and len(rest) == 1:
+            found |= {border.solved_for(field, {rest[0]: number}) for number in others}
+    return {number for number in found if number is not None}
+
+
+def _choices(quantity: Quantity, name: str, turns: dict[Field, set[float]]) -> list[SimpleNamespace]:
     low, high = quantity.range
-    inside = [turn for turn in turns if low <= turn <= high]
+    read = [field for field in ("lo", "value", "hi") if (name, field) in turns]
+    inside = sorted({turn for field in read for turn in turns[name, field] if low <= turn <= high})
     between = [(a + b) / 2 for a, b in itertools.pairwise(inside)]
     points = sorted({*inside, *between})
     if quantity.count:
         points = sorted({whole for point in points for whole in (math.floor(point), math.ceil(point))})
-    read = [field for field in ("lo", "value", "hi") if (name, field) in fields]
-    counts = (0, 10**9) if (name, "n") in fields else (1,)
+    counts = sorted(_counts(turns[name, "n"])) if (name, "n") in turns else [1]
     return [
         SimpleNamespace(**{**dict.fromkeys(FIELDS), **dict(zip(read, rising, strict=True)), "n": n})
         for rising in itertools.combinations_with_replacement(points, len(read))
         for n in counts
     ]
+
+
+def _counts(turns: set[float]) -> set[int]:
+    """Numbers of rows at and beside each turn."""
+    beside = {math.floor(turn) + step for turn in turns for step in (-1, 0, 1, 2)}
+    return {0, 10**9} | {count for count in beside if 0 <= count <= 10**9}
 
 
 def _check_scopes(found: list[Registered]) -> None:

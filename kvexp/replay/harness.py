@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kvexp.budget import protected_mask, slots
 from kvexp.design import KeepPlan, drawn_plan, fixed_plan
+from kvexp.errors import InputError
 from kvexp.replay.arm import Arm
 from kvexp.replay.cache import GroupCache, Kept
 from kvexp.replay.decode import Decoded, decode, feed_suffix
@@ -103,7 +104,13 @@ def _rows(arm: Arm, prompt: Prompt) -> Rows | None:
     if arm.score is None:
         return None
     spans = prompt.spans(arm.condition)
-    return Rows(arm.score.rows(spans), spans.n_evictable)
+    rows = arm.score.rows(spans)
+    if not rows:
+        raise InputError(
+            f"arm {arm.name}: none of the {spans.n_evictable} tokens in the cache is a query that its score "
+            "reads: use a longer prompt or another score"
+        )
+    return Rows(rows, spans.n_evictable)
 
 
 def _plan_all(

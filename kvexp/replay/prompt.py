@@ -55,6 +55,9 @@ def encode_prompt(
         raise InputError(
             f"the question {question[:60]!r} must stand exactly once in the text after the context"
         )
+    for token in tokenizer.all_special_tokens:
+        if token in after + answer_prefix:
+            raise InputError(f"the question or the answer's beginning contains the special token {token!r}")
     start = offset + after.index(question)
     ids = [
         list(tokenizer(prefix, add_special_tokens=False)["input_ids"]),
@@ -87,7 +90,9 @@ def check_length(prompt: Prompt, max_new_tokens: int, max_positions: int) -> Non
 
 def _render(tokenizer: Any, before: str, after: str, chat: bool) -> tuple[str, str]:
     if not chat:
-        return (tokenizer.bos_token or "") + before, after
+        # Only a tokenizer that begins every text so is used to it.
+        opens = tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id]
+        return (tokenizer.bos_token if opens else "") + before, after
     message = [{"role": "user", "content": before + SENTINEL + after}]
     rendered = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
     if rendered.count(SENTINEL) != 1:

@@ -33,5 +33,7 @@ class Protocol:
             raise ConfigError(f"protocol.first_token is compressed or prefill, got {self.first_token!r}")
         if not 0 < self.delta < 1:
             raise ConfigError(f"protocol.delta lies in (0, 1), got {self.delta:g}")
+        if self.norm_floor < 0:
+            raise ConfigError(f"protocol.norm_floor is at least 0, got {self.norm_floor:g}")
         if min(self.sinks, self.recent) < 0 or min(self.head_stride, self.steps) < 1:
             raise ConfigError("protocol.sinks and recent are at least 0, head_stride and steps at least 1")

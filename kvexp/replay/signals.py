@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvexp.estimate import normalised_entropy, radius, squared_distances, variance_terms
+from kvexp.estimate import (
+    normalised_entropy,
+    radius,
+    squared_distances,
+    variance_terms,
+    with_exact_distance,
+)
 from kvexp.replay.protocol import Protocol
 
 if TYPE_CHECKING:
@@ -89,8 +95,10 @@ class StepSignals:
     ) -> None:
         rows, width = self.certified, store.width
         out = out_AKcD[rows]
-        distances = squared_distances(values_AKSD[rows, :, :width], out, store.norms_AKW[rows])
-        terms = variance_terms(weights_AKcS[rows, ..., :width], store.not_pi_AKW[rows, :, None], distances)
+        values, weights = values_AKSD[rows, :, :width], weights_AKcS[rows, ..., :width]
+        distances = squared_distances(values, out, store.norms_AKW[rows])
+        distances = with_exact_distance(distances, values, out, weights)
+        terms = variance_terms(weights, store.not_pi_AKW[rows, :, None], distances)
         variance = terms.sum(-1)
         protocol = self.protocol
         value = radius(variance, terms.amax(-1), out.norm(dim=-1), protocol.delta, protocol.norm_floor)

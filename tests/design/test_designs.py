@@ -12,7 +12,7 @@ from kvexp.budget import TooShort, protected_mask, slots
 from kvexp.design import design, drawn_plan, fixed_plan
 from kvexp.design.poisson import proportional, single_clip
 from kvexp.draws import uniforms
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, InputError
 
 FIXED, RANDOM = ("recency", "topk"), ("poisson", "uniform")
 
@@ -115,6 +115,12 @@ def test_a_single_clip_underspends_a_skewed_budget():
     score = skewed((1, 1, 2000), power=30).double()
     assert float(single_clip(score, 500, 1e-6).sum()) < 400
     assert float(proportional(score, 500, 1e-6).sum()) == pytest.approx(500)
+
+
+def test_a_floor_that_alone_spends_more_than_the_budget_is_refused():
+    score, protected = skewed((1, 1, 1000)), protected_mask(1000, 4, 32)
+    with pytest.raises(InputError, match=r"floor of 0\.9 on 964 tokens .* the 214"):
+        design("poisson", floor=0.9).inclusion(score, protected, 250)
 
 
 def test_unknown_names_and_parameters_are_one_sentence():

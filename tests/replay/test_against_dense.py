@@ -7,6 +7,7 @@ import torch
 
 from kvexp.design import design
 from kvexp.draws import uniforms
+from kvexp.errors import InputError
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
 from kvexp.replay.model import wrap
@@ -173,3 +174,10 @@ def test_a_model_without_stop_tokens_answers_at_full_length():
     answers = answer_all(loaded, prompt_of(loaded), all_arms((0.5,)), Protocol(), 5, draw)
     assert {len(a.decoded.tokens) for a in answers} == {5}
     assert not any(a.decoded.stopped for a in answers)
+
+
+def test_a_score_without_a_query_row_is_refused_instead_of_ranking_nothing():
+    loaded = wrap(tiny.model("llama"), tiny.tokenizer())
+    sparse = Arm("h2o", score("accumulated", stride=5000), design("topk"), "plain", "stream", 0.5)
+    with pytest.raises(InputError, match="h2o: none of the"):
+        answer_all(loaded, prompt_of(loaded), [sparse], Protocol(), 2, draw)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 from transformers import Gemma3TextConfig, MistralConfig, Qwen2Config
 
 from kvexp.errors import InputError
@@ -84,9 +85,23 @@ def test_a_special_token_in_the_context_is_text():
 
 def test_without_a_chat_template_the_text_stands_alone():
     prompt = encode_prompt(tiny.tokenizer(), **parts(), chat=False)
-    assert tiny.tokenizer().decode(prompt.ids) == (
-        "<|im_start|>Read.\nThe lake is deep.\nHow deep is it? Answer."
+    assert tiny.tokenizer().decode(prompt.ids) == "Read.\nThe lake is deep.\nHow deep is it? Answer."
+
+
+def test_without_a_chat_template_a_text_begins_as_the_tokenizer_begins_every_text():
+    tokenizer = tiny.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)]
     )
+    prompt = encode_prompt(tokenizer, **parts(), chat=False)
+    assert prompt.ids[:2].tolist() == [1, *tokenizer("R", add_special_tokens=False)["input_ids"]]
+
+
+@pytest.mark.parametrize("where", ["after", "answer_prefix"])
+def test_a_special_token_in_the_question_or_the_answer_is_refused(where):
+    text = {**parts(), "answer_prefix": "It is"}
+    with pytest.raises(InputError, match=r"special token '<\|im_end\|>'"):
+        encode_prompt(tiny.tokenizer(), **{**text, where: text[where] + "<|im_end|>"})
 
 
 @pytest.mark.parametrize("after", ["\nNo question here.", "\nHow deep is it? How deep is it?"])

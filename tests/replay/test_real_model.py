@@ -4,13 +4,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from kvexp.answering import prompt_of
 from kvexp.assets import embedded_model
 from kvexp.design import design
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
 from kvexp.replay.protocol import Protocol
 from kvexp.scores import score
-from kvexp.shard import prompt_of
 from kvexp.tasks import task
 from tests.replay.test_against_dense import draw
 

@@ -1,0 +1,93 @@
+"""From one question to the log rows of all its arms: prompt, keyed draws, answers, scores."""
+
+from typing import Any
+
+from kvexp.draws import uniforms
+from kvexp.grid import Shard
+from kvexp.records import Generation, Timings
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import Answer, answer_all
+from kvexp.replay.model import Loaded
+from kvexp.replay.prompt import Prompt, encode_prompt
+from kvexp.tasks import Question, Task
+
+
+def prompt_of(tokenizer: Any, family: Task, question: Question, chat: bool) -> Prompt:
+    """The token ids of a task's question."""
+    text = family.prompt(question)
+    return encode_prompt(
+        tokenizer,
+        before=text.before,
+        context=text.context,
+        after=text.after,
+        question=text.question,
+        answer_prefix=text.answer_prefix,
+        chat=chat,
+    )
+
+
+def answer(
+    shard: Shard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
+) -> list[Generation]:
+    """One generation for every arm of the shard at every place of the grid."""
+    prompt = prompt_of(loaded.tokenizer, family, question, shard.model.chat)
+
+    def draw(arm: Arm, shape: tuple[int, int, int]) -> Any:
+        where = (shard.task.name, question.example_id, str(arm.condition))
+        return uniforms(anchor, int(arm.seed or 0), *where, shape)
+
+    answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
+    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
+
+
+def _generation(
+    shard: Shard,
+    family: Task,
+    question: Question,
+    attempt: int,
+    prompt: Prompt,
+    answer: Answer,
+) -> Generation:
+    planned, decoded = answer.planned, answer.decoded
+    arm, plan = planned.arm, planned.plan
+    steps = answer.certificate_steps
+    return Generation(
+        suite=shard.suite,
+        shard_id=shard.shard_id,
+        model=shard.model.name,
+        task=shard.task.name,
+        example_id=question.example_id,
+        arm=arm.name,
+        condition=arm.condition,  # type: ignore[arg-type]
+        budget=arm.budget,
+        seed=arm.seed,
+        attempt=attempt,
+        n_context=prompt.n_context,
+        n_prompt=prompt.n,
+        n_evictable=planned.n_evictable,
+        expected_kept=plan.expected,
+        realised_kept=plan.realised,
+        tail_kept=plan.tail_kept if arm.design.is_random else None,
+        first_step_cached=answer.first_step_cached,
+        n_generated=len(decoded.tokens),
+        text=answer.text,
+        score_name=family.score_name,
+        score_value=family.score(answer.text, question),
+        certificate=None if steps is None else max(steps),
+        entropy=answer.entropy,
+        evicted_mass=planned.evicted_mass,
+        margin=planned.margin,
+        output_logprob=sum(decoded.logprobs) / len(decoded.logprobs),
+        undefined=answer.undefined,
+        certificate_steps=steps,
+        zero_variance_cells=answer.blind_cells,
+        min_logit_gap=min(decoded.gaps),
+        seconds=Timings(
+            prefill=answer.prefill_seconds,
+            plan=planned.seconds,
+            decode=answer.decode_seconds,
+            decode_arms=answer.decode_arms,
+        ),
+        stopped_by="stop_token" if decoded.stopped else "length",
+        keep_digest=None if arm.design.keeps_all else answer.keep_digest,
+    )
