@@ -6,6 +6,7 @@ any function of the row, so a test can plant exactly the verdict it wants.
 """
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def write(
     for (suite, shard_id), rows in order(list(shards.items())):
         shard = folder / suite / shard_id
         shard.mkdir(parents=True)
-        (shard / "attempt-001.json").write_bytes(records.encode(attempt(shard_id)))
+        (shard / "attempt-001.json").write_bytes(records.encode(attempt(shard_id, rows=rows)))
         generations = [generation(row, world(row)) for row in order(rows)]
         (shard / "generations.jsonl").write_bytes(lines(generations))
         close(shard)
@@ -133,9 +134,10 @@ def close(shard: Path) -> None:
     """Write the footer that fits the log as it stands."""
     data = (shard / "generations.jsonl").read_bytes()
     rows = data.count(b"\n") - data.count(b'{"kind":"failed/1"')
+    first = json.loads((shard / "attempt-001.json").read_bytes())
     footer = Footer(
         shard_id=shard.name,
-        shard_digest=DIGEST,
+        shard_digest=first["shard_digest"],
         rows=rows,
         sha256=hashlib.sha256(data).hexdigest(),
         segments=[Segment(attempt=1, job_id=None, rows=rows)],
@@ -145,12 +147,14 @@ def close(shard: Path) -> None:
     (shard / "footer.json").write_bytes(records.encode(footer))
 
 
-def attempt(shard_id: str, number: int = 1, **changes: Any) -> Attempt:
-    """One process start."""
+def attempt(shard_id: str, number: int = 1, *, rows: Iterable[Expected] = (), **changes: Any) -> Attempt:
+    """One process start that set out to answer these rows."""
+    config = changes.get("config", resolved(rows))
+    body = json.dumps(config, sort_keys=True, allow_nan=False)
     fields: dict[str, Any] = {
         "shard_id": shard_id,
         "number": number,
-        "shard_digest": DIGEST,
+        "shard_digest": hashlib.sha256(body.encode()).hexdigest(),
         "protocol_digest": "1" * 64,
         "seal": None,
         "anchor": "unanchored",
@@ -164,9 +168,31 @@ def attempt(shard_id: str, number: int = 1, **changes: Any) -> Attempt:
         "dtype": "float32",
         "threads": 1,
         "started_at": "2026-11-01T00:00:00Z",
-        "config": {},
+        "config": config,
     }
     return Attempt(**{**fields, **changes})
+
+
+def resolved(rows: Iterable[Expected]) -> dict[str, Any]:
+    """A shard that expects these rows, one arm entry per place of the grid."""
+    rows = list(rows)
+    places = dict.fromkeys((row.arm, row.condition, row.budget, row.seed) for row in rows)
+    return {
+        "version": 1,
+        "example_ids": list(dict.fromkeys(row.example_id for row in rows)),
+        "arms": [
+            [
+                {"name": arm},
+                {
+                    "arm": arm,
+                    "conditions": [condition] * (condition is not None),
+                    "budgets": [budget] * (budget is not None),
+                    "seeds": [seed] * (seed is not None),
+                },
+            ]
+            for arm, condition, budget, seed in places
+        ],
+    }
 
 
 def generation(row: Expected, answer: dict[str, Any]) -> Generation:

@@ -44,6 +44,7 @@ LAW = (
     closed("kvexp.__init__", why="every import of a leaf runs it"),
     closed("kvexp.prereg.__init__", why="every import of a leaf runs it"),
     closed("kvexp.errors", why="leaf"),
+    closed("kvexp.terminal", why="leaf"),
     closed("kvexp.records", "msgspec", why="leaf: a reader of logs needs one small package"),
     closed("kvexp.draws", "numpy", why="leaf: the same uniforms everywhere"),
     closed("kvexp.prereg.condition", why="leaf"),
@@ -57,7 +58,7 @@ LAW = (
     closed(
         "analysis",
         *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "msgspec"),
-        *("kvexp.errors", "kvexp.records"),
+        *("kvexp.errors", "kvexp.records", "kvexp.terminal"),
         *("kvexp.prereg.registration", "kvexp.prereg.condition", "kvexp.prereg.seal"),
         why="a verdict must not depend on the code that made the data",
     ),
@@ -198,7 +199,7 @@ for found in pkgutil.walk_packages(analysis.__path__, "analysis."):
     importlib.import_module(found.name)
 kvexp = {name for name in sys.modules if name.startswith("kvexp.")}
 print(*sorted(kvexp - {"kvexp.records", "kvexp.errors", "kvexp.prereg", "kvexp.prereg.seal",
-                       "kvexp.prereg.registration", "kvexp.prereg.condition"}))
+                       "kvexp.prereg.registration", "kvexp.prereg.condition", "kvexp.terminal"}))
 """
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stdout.strip()) == (0, ""), run.stdout + run.stderr

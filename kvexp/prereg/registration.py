@@ -372,8 +372,8 @@ def _choices(quantity: Quantity, name: str, turns: dict[Field, set[float]]) -> l
 
 
 def _counts(turns: set[float]) -> set[int]:
-    """Numbers of rows at and beside each turn."""
-    beside = {math.floor(turn) + step for turn in turns for step in (-1, 0, 1, 2)}
+    """Numbers of rows at and beside each turn; turns below 1 are shares and the like."""
+    beside = {math.floor(turn) + step for turn in turns if turn >= 1 for step in (-1, 0, 1)}
     return {0, 10**9} | {count for count in beside if 0 <= count <= 10**9}
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_whole_study_is_decided(run, whole):
     assert max(map(len, out.splitlines())) <= 100
     # The file holds what was printed, and more arms.
     table = out[out.index("\nclaim ") : out.index("\nAUC on ")]
-    assert table in (whole / "verdicts.md").read_text()
+    assert textwrap.indent(table, "    ") in (whole / "verdicts.md").read_text()
     assert "Pilot on seed 9000" in (whole / "verdicts.md").read_text()
     for claim in found["claims"]:
         for group in (claim["readings"], claim["sensitivity"]):
@@ -271,6 +272,7 @@ def test_importing_the_analysis_brings_no_torch_and_only_leaves_of_kvexp():
         "kvexp.prereg.condition",
         "kvexp.prereg.registration",
         "kvexp.records",
+        "kvexp.terminal",
     ]
 
 

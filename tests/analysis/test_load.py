@@ -2,13 +2,17 @@
 
 import hashlib
 import json
+import os
 import re
+import shutil
 
 import msgspec
 import pandas as pd
 import pytest
 
 from analysis.load import load
+from analysis.load.grid import ResultsError
+from analysis.load.plan import disagreement
 from kvexp import records
 from tests import planted
 from tests.planted import LONG, SHORT, World
@@ -30,8 +34,19 @@ def rewrite(shard, change):
 
 
 def edit(line, **changes):
-    row = {**json.loads(line), **changes}
-    return json.dumps(row).encode() + b"\n"
+    return compact({**json.loads(line), **changes}) + b"\n"
+
+
+def compact(record):
+    """JSON as kvexp spells it."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def restate(path, **changes):
+    """Change what an attempt states; returns what it was."""
+    before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
+    path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
+    return before
 
 
 def test_a_sound_study_loads_whole(whole, owners):
@@ -163,7 +178,7 @@ def damage_torn(shard):
     log.write_bytes(data)
     footer = json.loads((shard / "footer.json").read_bytes())
     footer["sha256"] = hashlib.sha256(data).hexdigest()
-    (shard / "footer.json").write_text(json.dumps(footer))
+    (shard / "footer.json").write_bytes(compact(footer))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +238,7 @@ def test_a_bad_file_is_named(shard, whole, owners, name, text, message):
 )
 def test_a_footer_must_fit(shard, whole, owners, changes, message):
     path = shard / "footer.json"
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), **changes}))
+    path.write_bytes(compact({**json.loads(path.read_bytes()), **changes}))
     (problem,) = load(whole, owners).problems
     assert message in problem.message
 
@@ -238,28 +253,30 @@ def test_an_attempt_must_fit_its_place(shard, whole, owners):
 
 def test_other_anchors_touch_their_registration_and_other_code_touches_the_study(whole, owners):
     path = whole / LONG / f"{LONG}.smollm2-135m.words.000" / "attempt-001.json"
-    path.write_bytes(records.encode(planted.attempt(path.parent.name, anchor="c01e")))
+    first = restate(path, anchor="c01e")
     (problem,) = load(whole, owners).problems
     assert problem.suite == LONG
     assert "different anchors: 'unanchored' in " in problem.message
     assert "'c01e' in " in problem.message
 
-    path.write_bytes(records.encode(planted.attempt(path.parent.name, protocol_digest="2" * 64)))
+    restate(path, anchor=first.anchor, protocol_digest="2" * 64)
     (problem,) = load(whole, owners).problems
     assert problem.suite == ""
     assert "different code (protocol digest)" in problem.message
 
 
 def test_a_shard_that_the_grid_does_not_know_is_named(whole, shard, owners):
+    grid = planted.plan(examples=1)[:1]
     extra = whole / SHORT / "extra.000"
     extra.mkdir()
-    (extra / "attempt-001.json").write_bytes(records.encode(planted.attempt("extra.000")))
+    (extra / "attempt-001.json").write_bytes(records.encode(planted.attempt("extra.000", rows=grid)))
     lines = (shard / "generations.jsonl").read_bytes().splitlines()
     (extra / "generations.jsonl").write_bytes(edit(lines[0], shard_id="extra.000"))
     planted.close(extra)
-    (problem,) = load(whole, owners).problems
-    assert "extra.000" in problem.message
-    assert "is not in the grid of this shard" in problem.message
+    attempt, row = load(whole, owners).problems
+    assert "extra.000/attempt-001.json: the grid has no such shard" in attempt.message
+    assert "extra.000/generations.jsonl:1" in row.message
+    assert "is not in the grid of this shard" in row.message
 
 
 @pytest.mark.parametrize(
@@ -289,3 +306,199 @@ def test_many_problems_stay_readable(shard, whole, owners):
     messages = [problem.message for problem in load(whole, owners).problems]
     assert len(messages) == 6
     assert any("and 199 more problems" in message for message in messages)
+
+
+@pytest.fixture
+def words(whole):
+    """The attempts on `words` in both suites."""
+    return [whole / suite / f"{suite}.smollm2-135m.words.000" / "attempt-001.json" for suite in (SHORT, LONG)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("dtype", "bfloat16", "attempts on model smollm2-135m computed in different types: 'bfloat16' in "),
+        ("model_digest", "a" * 64, None),  # one digest and otherwise null: a hub model has none
+    ],
+)
+def test_attempts_on_one_model_computed_alike(whole, words, owners, field, value, message):
+    restate(words[0], **{field: value})
+    problems = load(whole, owners).problems
+    assert {problem.suite for problem in problems} == ({SHORT, LONG} if message else set())
+    assert all(message in problem.message or "'float32'" in problem.message for problem in problems)
+
+
+def test_attempts_on_one_model_loaded_the_same_files(whole, words, owners):
+    restate(words[0], model_digest="a" * 64)
+    restate(words[1], model_digest="b" * 64)
+    problems = load(whole, owners).problems
+    assert [problem.suite for problem in problems] == [SHORT, LONG]
+    assert "attempts on model smollm2-135m loaded different files (model digest): 'aaaa" in problems[0].message
+    assert "'bbbb" in problems[0].message
+
+
+def test_rows_of_one_task_are_scored_alike(shard, whole, owners):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], score_name="token_f1"), *lines[5:]])
+    problems = load(whole, owners).problems
+    assert [problem.suite for problem in problems] == [SHORT, LONG]
+    assert "rows of task words carry different scores: 'exact_match' in " in problems[0].message
+    assert "'token_f1' in " in problems[0].message
+    assert "generations.jsonl:5" in problems[0].message
+
+
+def replaced(line, old, new):
+    assert old in line
+    return line.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda line: replaced(line, b'"score_value":', b'"score_value":1.0,"score_value":'), "not spelt"),
+        (lambda line: replaced(line, b'"kind":"generation/1",', b"")[:-2] + b',"kind":"generation/1"}\n', None),
+        (lambda line: line[:-1] + b"\r\n", "not spelt"),
+        (lambda line: b"\xef\xbb\xbf" + line, "not a log record"),
+        (lambda line: replaced(line, b",", b", "), "not spelt"),
+        (lambda line: replaced(line, b'"smollm2', b'"\\u0073mollm2'), "not spelt"),
+        (lambda line: replaced(line, b",", b",\n"), "not a log record"),
+        (lambda line: line[:-1] + line, "not a log record"),
+    ],
+)
+def test_a_line_is_spelt_as_kvexp_spells_it(shard, whole, owners, change, message):
+    rewrite(shard, lambda lines: [*lines[:4], change(lines[4]), *lines[5:]])
+    found = [problem.message for problem in load(whole, owners).problems]
+    assert len(found) == 1
+    assert f"generations.jsonl:5: {message or 'not'}" in found[0]
+
+
+@pytest.mark.parametrize("name", ["attempt-001.json", "footer.json"])
+def test_files_of_one_record_are_spelt_so_too(shard, whole, owners, name):
+    path = shard / name
+    path.write_bytes(path.read_bytes().replace(b'"shard_id"', b'"shard_id":"x","shard_id"', 1))
+    (problem,) = load(whole, owners).problems
+    assert f"{name}: not spelt as kvexp writes it" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"certificate": 99.0}, "certificate 99.0 is not the largest of certificate_steps"),
+        ({"certificate_steps": []}, "certificate_steps is empty"),
+        ({"certificate_steps": None}, "certificate and certificate_steps are not there together"),
+        ({"certificate": None}, "certificate and certificate_steps are not there together"),
+        ({"entropy": None}, "entropy is null without a reason"),
+        ({"undefined": {}}, "margin is null without a reason"),
+        ({"undefined": {"margin": "x", "entropy": "x"}}, "a reason for entropy, which is there"),
+        ({"undefined": {"margin": "x", "mood": "x"}}, "a reason for mood, which is there or is no signal"),
+    ],
+)
+def test_a_row_that_contradicts_itself_is_named(shard, whole, owners, changes, message):
+    lines = (shard / "generations.jsonl").read_bytes().splitlines()
+    at = next(at for at, line in enumerate(lines) if b'"arm":"poisson"' in line)
+    rewrite(shard, lambda lines: [*lines[:at], edit(lines[at], **changes), *lines[at + 1 :]])
+    (problem,) = load(whole, owners).problems
+    assert f"generations.jsonl:{at + 1}: {message}" in problem.message
+
+
+def test_steps_near_the_largest_float_have_a_mean(shard, whole, owners):
+    def heat(line):
+        huge = {"certificate": 1e308, "certificate_steps": [1e308, 1e308]}
+        return edit(line, **huge) if b'"arm":"poisson"' in line else line
+
+    rewrite(shard, lambda lines: list(map(heat, lines)))
+    study = load(whole, owners)
+    assert study.problems == ()
+    rows = study.table[(study.table["shard_id"] == WORDS) & (study.table["arm"] == "poisson")]
+    assert (rows["certificate_mean"] == 1e308).all()
+
+
+@pytest.mark.parametrize("name", ["attempt-0001.json", "attempt-1.json", "attempt-٠٠١.json", "attempt-.json"])  # noqa: RUF001
+def test_an_attempt_has_one_name(shard, whole, owners, name):
+    shutil.copy(shard / "attempt-001.json", shard / name)
+    restate(shard / name, dtype="float16")
+    (problem,) = load(whole, owners).problems
+    assert problem.message.endswith(": it says attempt 1")
+
+
+def test_grid_and_logs_cannot_shrink_together(shard, whole, owners):
+    def keep(lines):
+        return [line for line in lines if b'"words-0003"' not in line or WORDS.encode() not in line]
+
+    grid = whole / "grid.jsonl"
+    grid.write_bytes(b"".join(keep(grid.read_bytes().splitlines(keepends=True))))
+    rewrite(shard, keep)
+    (problem,) = load(whole, owners).problems
+    assert "attempt-001.json: its config has 17 rows that the grid lacks and lacks 0 of it" in problem.message
+    path = shard / "attempt-001.json"
+    config = json.loads(path.read_bytes())["config"]
+    config["example_ids"].remove("words-0003")
+    restate(path, config=config)
+    (problem,) = load(whole, owners).problems
+    assert "attempt-001.json: its config does not have the shard digest that it states" in problem.message
+
+
+def test_the_configuration_of_kvexp_itself_gives_the_rows_of_its_grid():
+    from kvexp import compose, grid
+
+    selection = compose.compose(["study=embedded"])
+    shard = grid.shards(selection)[0]
+    attempt = planted.attempt(shard.shard_id, config=json.loads(json.dumps(shard.resolved())))
+    assert attempt.shard_digest == shard.digest
+    rows = {(row.example_id, row.arm, row.condition, row.budget, row.seed) for row in shard.expected()}
+    assert disagreement(attempt, rows) == ""
+    assert disagreement(attempt, set(list(rows)[1:])) != ""
+
+
+def test_a_key_twice_in_a_running_shard_is_a_contradiction(shard, whole, owners):
+    rewrite(shard, lambda lines: [*lines[:4], lines[3], *lines[4:]])
+    (shard / "footer.json").unlink()
+    (problem,) = load(whole, owners).problems
+    assert "was answered before" in problem.message
+
+
+@pytest.mark.parametrize("name", ["generations.jsonl", "attempt-001.json", "attempt-002.json", "footer.json"])
+def test_a_pipe_is_refused_and_not_waited_for(shard, whole, owners, name):
+    (shard / name).unlink(missing_ok=True)
+    os.mkfifo(shard / name)
+    problems = load(whole, owners).problems
+    assert any(f"{name} cannot be read: it is not a regular file" in p.message for p in problems)
+
+
+def test_a_pipe_for_a_grid_is_refused(whole, owners):
+    (whole / "grid.jsonl").unlink()
+    os.mkfifo(whole / "grid.jsonl")
+    with pytest.raises(ResultsError, match="it is not a regular file"):
+        load(whole, owners)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"budget": None},
+        {"condition": None},
+        {"condition": None, "budget": None, "seed": None},
+        {"arm": "full"},
+        {"seed": 2**60},
+    ],
+)
+def test_a_grid_row_without_its_place_touches_everything(whole, owners, changes):
+    grid = whole / "grid.jsonl"
+    lines = grid.read_bytes().splitlines(keepends=True)
+    at = next(at for at, line in enumerate(lines) if b'"arm":"poisson"' in line)
+    grid.write_bytes(b"".join([*lines[:at], edit(lines[at], **changes), *lines[at + 1 :]]))
+    study = load(whole, owners)
+    assert f"grid.jsonl:{at + 1}: " in study.problems[0].message
+    assert study.problems[0].suite == ""
+    assert not len(study.table)
+
+
+def test_what_logs_say_is_printed_without_its_escape_sequences(shard, whole, words, owners):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], kind="\x1b]0;x\x07/1"), *lines[5:]])
+    restate(words[1], protocol_digest="2" * 64, anchor="```\n\x1b[2J")
+    restate(words[0], anchor="\u202eevil")
+    facts = whole / SHORT / FACTS / "attempt-001.json"
+    restate(facts, anchor="\x9b31m")
+    messages = "".join(problem.message for problem in load(whole, owners).problems)
+    assert r"\x1b]0;x\x07/1" in messages
+    assert r"'\x9b31m'" in messages
+    assert messages.isprintable()

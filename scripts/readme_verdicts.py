@@ -1,0 +1,75 @@
+"""Bring the tables of README.md up to date with results/embedded/verdicts.json.
+
+Usage: python scripts/readme_verdicts.py [--check]; with --check nothing is written and 1 means stale.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BEGIN, END = "<!-- made by scripts/readme_verdicts.py -->", "<!-- end -->"
+QUESTIONS = {"own_failure": "own failure", "induced_failure": "induced failure", "attribution": "attribution"}
+
+
+def number(estimate: dict[str, Any]) -> str:
+    """0.693 [0.644, 0.742], or a count."""
+    if estimate["value"] is None:
+        return "undefined"
+    if estimate["lo"] is None:
+        return f"{estimate['value']:g}"
+    return f"{estimate['value']:.3f} [{estimate['lo']:.3f}, {estimate['hi']:.3f}]"
+
+
+def verdict_rows(verdicts: dict[str, Any]) -> Iterator[str]:
+    """One row a claim."""
+    yield "| claim | verdict | says | killed if | observed |"
+    yield "|---|---|---|---|---|"
+    word = "PREVIEW " if verdicts["preview"] else ""
+    for claim in verdicts["claims"]:
+        seen = ", ".join(f"{name} {number(found)}" for name, found in claim["quantities"].items())
+        state = f"{word}{claim['state']}"
+        yield f"| {claim['id']} | {state} | {claim['statement']} | `{claim['kill_condition']}` | {seen} |"
+
+
+def panel_rows(verdicts: dict[str, Any]) -> Iterator[str]:
+    """AUC of certificate and output log-probability: pooled, within strata, and the label alone."""
+    yield "| suite | question | certificate | within strata | label alone | logprob | within strata |"
+    yield "|---|---|---|---|---|---|---|"
+    found = {
+        (row["suite"], row["label"], row["signal"]): row
+        for row in verdicts["details"]["panel"]
+        if row["arm"] == "poisson" and row["tasks"] == "real"
+    }
+    for suite in dict.fromkeys(suite for suite, _, _ in found):
+        for label, question in QUESTIONS.items():
+            certificate = found[suite, label, "certificate"]
+            logprob = found[suite, label, "output_logprob"]
+            cells = [
+                number(certificate["pooled"]),
+                number(certificate["stratified"]),
+                f"{certificate['cell_label']['value']:.3f}",
+                number(logprob["pooled"]),
+                number(logprob["stratified"]),
+            ]
+            yield f"| {suite} | {question} | {' | '.join(cells)} |"
+
+
+def main() -> int:
+    verdicts = json.loads((ROOT / "results/embedded/verdicts.json").read_text())
+    readme = ROOT / "README.md"
+    before = readme.read_text()
+    head, rest = before.split(BEGIN)
+    tail = rest.split(END)[1]
+    body = "\n".join([*verdict_rows(verdicts), "", *panel_rows(verdicts)])
+    after = f"{head}{BEGIN}\n\n{body}\n\n{END}{tail}"
+    if "--check" in sys.argv[1:]:
+        return int(after != before)
+    readme.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
