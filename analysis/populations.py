@@ -78,8 +78,7 @@ def check_scores(table: pd.DataFrame, thresholds: Mapping[str, float], where: st
     answered = table.loc[table["score_name"].notna(), "task"]
     if unknown and set(answered) == set(table["task"]):
         raise RegistrationError(
-            f"{where}: success names the score '{unknown[0]}', which no row has; "
-            f"there are {', '.join(known)}"
+            f"{where}: success names the score '{unknown[0]}', which no row has; there are {', '.join(known)}"
         )
 
 

@@ -215,8 +215,9 @@ def encode(record: Record) -> bytes:
     if not all(math.isfinite(value) for value in _floats(record)):
         raise RecordError(f"a {name} holds a number that is not finite")
     try:
-        body = msgspec.json.encode(record)
-        _decoder(type(record)).decode(body)  # msgspec checks types and patterns on the way in only
+        # msgspec checks types and patterns on the way in only; and the bytes are those of what was read, so
+        # that a whole number in a float field is spelt as every reader will spell it.
+        body = msgspec.json.encode(_decoder(type(record)).decode(msgspec.json.encode(record)))
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise RecordError(f"a {name} cannot be written: {error}") from None
     return body

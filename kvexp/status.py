@@ -49,7 +49,8 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
     if state.footer is not None:
         word = "complete"
         if state.footer.shard_digest != shard.digest:
-            note = "made under another configuration or protocol"
+            commit = (state.attempts[-1].git_commit or "unknown")[:7]
+            note = f"made under another configuration or protocol, at commit {commit}"
     elif shard_log.is_locked(folder):
         word = "running"
     elif state.failed:
@@ -75,9 +76,10 @@ def print_status(study: str, rows: list[ShardStatus], console: Console) -> None:
         idle = "" if row.idle_seconds is None or row.state == "complete" else _duration(row.idle_seconds)
         table.add_row(row.shard_id, row.state, f"{row.done:,}/{row.expected:,}", idle)
     console.print(table)
-    for row in rows:
-        if row.note:
-            console.print(Text(f"{row.shard_id}: {printable(row.note)}"))
+    for note in dict.fromkeys(row.note for row in rows if row.note):
+        shared = [row.shard_id for row in rows if row.note == note]
+        who = shared[0] if len(shared) == 1 else f"{len(shared)} shards from {shared[0]}"
+        console.print(Text(f"{who}: {printable(note)}"))
     done, expected = sum(r.done for r in rows), sum(r.expected for r in rows)
     whole = sum(r.state == "complete" for r in rows)
     console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} generations")

@@ -219,3 +219,9 @@ def test_the_key_tells_apart_what_the_grid_tells_apart():
     keys = {EXPECTED.key, *(msgspec.structs.replace(EXPECTED, **{k: v}).key for k, v in changes.items())}
     assert len(keys) == 1 + len(changes)
     assert GENERATION.key == EXPECTED.key
+
+
+def test_a_whole_number_in_a_float_field_is_written_as_it_is_read_back():
+    line = encode(msgspec.structs.replace(GENERATION, score_value=1))
+    assert b'"score_value":1.0' in line
+    assert encode(read_row(line)) == line

@@ -3,13 +3,15 @@
 import hashlib
 import itertools
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from kvexp.records import Attempt
 
-# Arm, condition, budget, seed, under one example.
+T = TypeVar("T")
+# Example, arm, condition, budget, seed.
 Row = tuple[str, str, str | None, float | None, int | None]
 
 
@@ -54,11 +56,15 @@ def _digest(config: dict[str, Any]) -> str:
     return hashlib.sha256(body.encode()).hexdigest()
 
 
+def _axis(values: Sequence[T]) -> Sequence[T | None]:
+    return values or [None]
+
+
 def _rows(config: _Config) -> set[Row]:
     """Examples times arms; an arm without conditions is the full cache, one without seeds draws nothing."""
     axes = [
         (arm.name, *place)
         for arm, at in config.arms
-        for place in itertools.product(at.conditions or [None], at.budgets or [None], at.seeds or [None])
+        for place in itertools.product(_axis(at.conditions), _axis(at.budgets), _axis(at.seeds))
     ]
     return {(example_id, *place) for example_id in config.example_ids for place in axes}

@@ -218,6 +218,8 @@ def _state_attempts(same: Same, suite: str, owner: str, model: str, shard: Shard
         same.state(words, owner, attempt.anchor, where, suite)
         words = "attempts were made by different code (protocol digest)"
         same.state(words, "", attempt.protocol_digest, where)
+        if not model:  # the grid does not know the shard, which is a problem of its own
+            continue
         words = f"attempts on model {model} computed in different types"
         same.state(words, model, attempt.dtype, where, suite)
         if attempt.model_digest is not None:  # a hub model is named by its revision instead

@@ -45,7 +45,7 @@ def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
     cells = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in here}
     yield f"{title}, {suite}"
     heads = "".join(f"{task[:12]:>13}" for task in tasks)
-    yield f"{'arm':16}{'condition':10}{'budget':6}{heads}   real tasks"
+    yield f"{'arm':18}{'condition':10}{'budget':6}{heads}   real tasks"
     yield RULE
     for arm, condition, budget in dict.fromkeys(key[:3] for key in cells):
         key = (arm, condition, budget)
@@ -53,5 +53,5 @@ def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
         row = "".join(f"{text:>13}" for text in points)
         amount = "" if budget is None else f"{budget:g}"
         pooled = cells.get((*key, None))
-        yield f"{arm:16}{condition or '':10}{amount:6}{row}   {'-' if pooled is None else pooled}"
+        yield f"{arm:18}{condition or '':10}{amount:6}{row}   {'-' if pooled is None else pooled}"
     yield ""

@@ -12,9 +12,9 @@ def variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield "'moves': the claim's verdict would be another one."
     for verdict in verdicts:
         declared = verdict.registered.content.claim[verdict.claim_id].quantities
-        widths = {name: len(name) + 3 if q.count else 22 for name, q in declared.items()}
+        widths = {name: len(name) + 3 if q.count else 23 for name, q in declared.items()}
         yield RULE
-        yield f"{verdict.claim_id:32}{'kill':9}" + _cells({name: name for name in widths}, widths)
+        yield f"{verdict.claim_id:30}{'kill':9}" + _cells({name: name for name in widths}, widths)
         yield _variant("as registered", verdict.answer, widths)
         for name, answer in verdict.readings.items():
             yield _variant(f"reading: {name}", answer, widths)
@@ -26,7 +26,7 @@ def variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
 def _variant(title: str, answer: Answer, widths: Mapping[str, int]) -> str:
     numbers = {name: number(found) for name, found in answer.quantities.items()}
     cells = _cells(numbers, widths) if numbers else answer.state.lower()
-    return f"  {title:30}{word(answer.kill):9}{cells}"
+    return f"  {title:28}{word(answer.kill):9}{cells}"
 
 
 def _cells(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:

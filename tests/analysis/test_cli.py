@@ -1,6 +1,7 @@
 """`python -m analysis`: what it prints, writes and returns."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -195,6 +196,49 @@ def test_a_study_without_registration_is_a_usage_error(capsys, whole):
         ),
         ("chance = 0.5 }", "chance = 0.5, odds = 2 }", "its file has no use for ['odds']"),
         ('kill = "gain.hi < 0"', 'kill = "gain.hi < -1"', "no number can fulfil the kill condition"),
+        (
+            "token_f1 = 0.5",
+            "token_f2 = 0.5",
+            "claim R1: success names the score 'token_f2', which no row has",
+        ),
+        (
+            "{ token_f1 = 0.3 }",
+            "{ tokenf1 = 0.3 }",
+            "sensitivity 'f1 >= 0.3': success names the score 'tokenf1'",
+        ),
+        (
+            '{ population = { tasks = ["words", "facts"] } }',
+            "{ success = { retrieval = 0.1 } }",
+            "readings 'real tasks only': success names the score 'retrieval'",
+        ),
+        ("chance = 0.5 }", "chance = 2 }", "claim R1: parameter 'chance' must lie between 0 and 1"),
+        ("chance = 0.5 }", "chance = nan }", "claim R1: parameter 'chance' must lie between 0 and 1"),
+        ("visible_from = 0.6", "visible_from = -0.1", "claim R2: parameter 'visible_from' must lie between"),
+        ("q = 0.25,", "q = 2,", "claim R4: parameter 'q' must lie between 0 and 1"),
+        ("q = 0.25,", "q = -1,", "claim R4: parameter 'q' must lie between 0 and 1"),
+        ("q = 0.25,", "q = 1,", "claim R4: q must move some rows but not all"),
+        ("q = 0.25,", f"q = {'9' * 400},", "claim R4: parameter 'q' must lie between 0 and 1"),
+        (
+            "to_budget = 0.5",
+            "to_budget = 0.25",
+            "claim R4: q must move some rows but not all, and to a larger",
+        ),
+        ("from_budget = 0.25", "from_budget = 0.3", "claim R4: the population has no rows with budget '0.3'"),
+        (
+            'certificate_arm = "poisson"',
+            'certificate_arm = "poison"',
+            "claim R2: the population has no rows with arm",
+        ),
+        (
+            '\nsnapkv = ["entropy", "evicted_mass", "margin"]',
+            "\nsnapkv = []",
+            "claim R2: parameter 'panel' must list signals",
+        ),
+        (
+            'signals = ["certificate", ',
+            'signals = ["nonsense", ',
+            "[details] no signal 'nonsense'; there are certificate",
+        ),
     ],
 )
 def test_a_registration_that_does_not_fit_is_a_usage_error(run, whole, quick, tmp_path, old, new, message):
@@ -328,3 +372,79 @@ def test_a_new_claim_is_one_new_file_and_its_table(tmp_path, whole):
     done = subprocess.run(command, cwd=tmp_path / "tree", capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"\nX1    PREVIEW SURVIVED" in done.stdout
+
+
+def test_a_score_nobody_has_seen_yet_is_not_called_unknown(run, whole):
+    shutil.rmtree(whole / SHORT / f"{SHORT}.smollm2-135m.facts.000")
+    shutil.rmtree(whole / LONG / f"{LONG}.smollm2-135m.facts.000")
+    assert run(whole)[0] == 3
+
+
+def test_links_in_the_place_of_results_are_never_followed(run, whole, tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("untouched")
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("verdicts.md", "verdicts.json", ".verdicts.md.tmp", ".verdicts.json.tmp"):
+        (out / name).symlink_to(precious)
+    code, _, err = run(whole, "--out", out)
+    assert (code, err) == (0, "")
+    assert precious.read_text() == "untouched"
+    assert not (out / "verdicts.md").is_symlink()
+    assert (out / "verdicts.md").stat().st_mode == precious.stat().st_mode
+    assert sorted(path.name for path in out.iterdir() if not path.is_symlink()) == [
+        "verdicts.json",
+        "verdicts.md",
+    ]
+
+
+def test_a_result_that_cannot_take_its_place_leaves_nothing_behind(run, whole, tmp_path):
+    (tmp_path / "out" / "verdicts.json").mkdir(parents=True)
+    code, _, err = run(whole, "--out", tmp_path / "out")
+    assert code == 0
+    assert err.startswith("nothing was written to ")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["verdicts.json"]
+
+
+def test_no_text_of_a_log_reaches_the_terminal_or_leaves_the_block(run, whole):
+    log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    lines[4] = lines[4].replace(b'"generation/1"', rb'"\n```\n<script>\u001b[2J"')
+    log.write_bytes(b"".join(lines))
+    code, out, err = run(whole)
+    text = (whole / "verdicts.md").read_text()
+    assert code == 4
+    assert "\x1b" not in out + err + text + (whole / "verdicts.json").read_text()
+    _, _, *body = text.splitlines()
+    assert all(line.startswith("    ") or not line for line in body)
+
+
+def test_names_that_are_no_text_are_named_all_the_same(run, whole):
+    bad = os.fsdecode(b"bad\xff\x1b[2J")
+    (whole / bad / bad).mkdir(parents=True)
+    (whole / bad / bad / "footer.json").write_text("{}")
+    other = whole.rename(whole.parent / bad)
+    code, out, err = run(other)
+    assert code == 4
+    assert r"bad\udcff\x1b[2J" in out.replace("\n", "")
+    assert r"bad\udcff\x1b[2J" in err
+    assert "\x1b" not in out + err
+    assert verdicts(other)["study"] == r"bad\udcff\x1b[2J"
+
+
+def test_a_study_without_a_name_to_print_is_a_usage_error(capsys, whole):
+    other = whole.rename(whole.parent / os.fsdecode(b"bad\xff\x1b"))
+    assert cli.main([str(other)]) == 2
+    assert r"preregistration/bad\udcff\x1b is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"budget": None}, {"condition": None}])
+def test_a_grid_row_without_its_place_is_an_integrity_problem(run, whole, change):
+    grid = whole / "grid.jsonl"
+    lines = grid.read_bytes().splitlines()
+    at = next(at for at, line in enumerate(lines) if b'"arm":"h2o"' in line)
+    lines[at] = json.dumps({**json.loads(lines[at]), **change}, separators=(",", ":")).encode()
+    grid.write_bytes(b"\n".join(lines) + b"\n")
+    code, _, err = run(whole)
+    assert code == 4
+    assert f"grid.jsonl:{at + 1}: arm h2o needs a condition and a budget" in err

@@ -1,11 +1,13 @@
 """Planted logs reach every verdict that a claim can have."""
 
+import msgspec
 import pytest
 
 from analysis.data import Data
 from analysis.decide import answer, decide
 from analysis.load import load
 from kvexp.prereg.condition import State
+from kvexp.prereg.registration import RegistrationError, Variant
 from tests import planted
 from tests.planted import LONG, SHORT, World
 
@@ -227,3 +229,48 @@ def test_orientation_is_fixed(plant, registrations):
     for arm, signal in (("poisson", "certificate"), *(("h2o", signal) for signal in signals[1:])):
         rows = data.counted[data.counted["arm"] == arm]
         assert data.point(data.auc(rows, signal)).value > 0.95, signal
+
+
+def varied(registrations, claim_id, **changes):
+    owner = next(one for one in registrations if claim_id in one.content.claim)
+    return owner.question(claim_id, Variant(**changes))
+
+
+def test_folding_makes_no_noise_visible(plant, registrations):
+    study = plant(World())
+    folded, plain = (
+        answer(study, varied(registrations, "R2", parameters=parameters)).quantities["visible"].value
+        for parameters in ({"folded": True, "visible_from": 0.5}, {"visible_from": 0})
+    )
+    assert folded == plain <= 2
+
+
+def test_r4_drops_no_arm_that_draws_nothing(plant, registrations):
+    arms = {"arms": ["poisson", "topk"]}
+    found = answer(plant(World()), varied(registrations, "R4", population=arms))
+    assert found.state is State.INCOMPLETE
+    assert found.quantities["aware"].undefined == "certificate undefined in 48 of 48 rows"
+
+
+def test_r4_escalates_each_arm_to_itself(plant, registrations):
+    grid = planted.plan()
+    twins = [msgspec.structs.replace(row, arm="twin") for row in grid if row.arm == "poisson"]
+    study = plant(World(induced=by_budget), grid + twins)
+    arms = {"arms": ["poisson", "twin"]}
+    found = answer(study, varied(registrations, "R4", population=arms)).quantities["aware"]
+    assert found.n == 2 * answer(study, question(registrations, "R4")).quantities["aware"].n
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "parameters", "message"),
+    [
+        ("R2", {"panel": {}}, "parameter 'panel' must list signals"),
+        ("R2", {"panel": {"h3o": ["entropy"]}}, "the population has no rows with arm 'h3o'"),
+        ("S1", {"longer": "embedded-4k"}, "the population has no rows with suite 'embedded-4k'"),
+        ("S3", {"randomised": "snapkv"}, "the population has no rows with arm 'snapkv'"),
+    ],
+)
+def test_parameters_must_choose_rows(whole, registrations, owners, claim_id, parameters, message):
+    changed = varied(registrations, claim_id, parameters=parameters)
+    with pytest.raises(RegistrationError, match=message):
+        answer(load(whole, owners), changed)

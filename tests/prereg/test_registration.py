@@ -1,5 +1,6 @@
 """Registrations: the shipped ones load, and every ambiguity is refused in one sentence."""
 
+import os
 import re
 from pathlib import Path
 
@@ -131,6 +132,15 @@ def test_the_papers_numbers_give_the_papers_states(case):
         (('arms = ["poisson"]', "arms = []"), "length"),
         (('id = "R"', 'id = "Q"'), "'Q' must be the file's name"),
         (("otherwise = 1.0", "other = 1.0"), "'otherwise'"),
+        (("otherwise = 1.0", "otherwise = 1.5"), "success"),
+        (("otherwise = 1.0", "otherwise = nan"), "success"),
+        (("otherwise = 1.0", "otherwise = inf"), "success"),
+        (("{ token_f1 = 0.3 }", "{ token_f1 = -0.3 }"), "success"),
+        (("q = 0.25,", "q = " + "9" * 5000 + ","), "cannot be read"),
+        (("q = 0.25,", "q = " + "[" * 50_000 + "]" * 50_000 + ","), "cannot be read"),
+        (("q = 0.25,", "q = 0.25, " + ".".join("a" * 20_000) + " = 1,"), "has more than 100 dots"),
+        (('title = "Error', 'title = "' + "x" * 300_000), "is longer than 262144 bytes"),
+        (("range = [-1, 1]", "range = [-1, 1" + "0" * 400 + "]"), "out of range"),
         (("level = 0.95", "level = 95"), "level"),
         (("draws = 500", "draws = 500\nseed = 1"), "seed"),
         (('existing_data = "after-analysis"', 'existing_data = "none"'), "existing_data"),
@@ -149,6 +159,44 @@ def test_a_bad_registration_is_refused_in_one_sentence(tmp_path, change, message
         load(path, everything_has_a_file)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value).strip()
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "3*gain < 1.83 and 3*gain > 1.80",
+        "2*gain.lo - 0.01 > 0.6 and 2*gain.lo - 0.01 < 0.62",
+        "gain - gain.lo > 0.02 and gain - gain.lo < 0.03",
+        "gain.n > 100 and gain.n < 9000 and gain < 0",
+        "gain.n > 100 and gain.n < 102 and gain < 0",
+        "2*gain.n >= 301 and 2*gain.n <= 303 and gain < 0",
+        "not (gain + gain >= 0.001) and -gain < -0.0004",
+    ],
+)
+def test_a_kill_that_some_number_fulfils_is_accepted(tmp_path, kill):
+    load(edited(tmp_path, ('"gain.hi < 0"', f'"{kill}"')), everything_has_a_file)
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "3*gain < 1.80 and 3*gain > 1.83",
+        "gain.n > 100 and gain.n < 101 and gain < 0",
+        "gain - gain.lo < 0",
+        "gain * gain < 0",
+        "gain - gain > 0",
+        "2*gain.hi < gain.lo - 3",
+    ],
+)
+def test_a_kill_that_no_number_fulfils_is_refused(tmp_path, kill):
+    with pytest.raises(RegistrationError, match="no number can fulfil"):
+        load(edited(tmp_path, ('"gain.hi < 0"', f'"{kill}"')), everything_has_a_file)
+
+
+def test_a_pipe_is_no_registration(tmp_path):
+    os.mkfifo(tmp_path / "R.toml")
+    with pytest.raises(RegistrationError, match="is not a regular file"):
+        load_folder(tmp_path, everything_has_a_file)
 
 
 def test_a_claim_needs_its_file(tmp_path):

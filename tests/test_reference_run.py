@@ -1,0 +1,50 @@
+"""The committed reference run: its logs give the committed verdicts, and the README says what they say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "embedded"
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory):
+    """A fresh analysis of the committed logs."""
+    out = tmp_path_factory.mktemp("again")
+    command = [sys.executable, "-m", "analysis", str(RESULTS), "--out", str(out)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("name", ["verdicts.json", "verdicts.md"])
+def test_the_logs_give_the_committed_verdicts_byte_for_byte(again, name):
+    assert (again / name).read_bytes() == (RESULTS / name).read_bytes()
+
+
+def test_the_readme_shows_them():
+    command = [sys.executable, "scripts/readme_verdicts.py", "--check"]
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def test_every_shard_is_complete_and_came_from_committed_code():
+    attempts = [json.loads(path.read_bytes()) for path in sorted(RESULTS.glob("*/*/attempt-*.json"))]
+    assert len(attempts) == len(list(RESULTS.glob("*/*/footer.json"))) == 24
+    assert {attempt["git_dirty"] for attempt in attempts} == {False}
+    assert len({attempt["protocol_digest"] for attempt in attempts}) == 1
+
+
+def test_the_numerical_floor_answers_as_the_full_cache_does():
+    """A budget of 1.0 through the compressed path: the text may differ only where logits all but tie."""
+    rows = [json.loads(line) for path in RESULTS.glob("*/*/generations.jsonl") for line in path.open()]
+    full = {(r["suite"], r["task"], r["example_id"]): r for r in rows if r["arm"] == "full"}
+    floor = [r for r in rows if r["arm"] == "floor"]
+    assert len(floor) == len(full) == 240
+    assert {r["certificate"] for r in floor} == {0.0}
+    for row in floor:
+        other = full[row["suite"], row["task"], row["example_id"]]
+        assert row["text"] == other["text"] or min(row["min_logit_gap"], other["min_logit_gap"]) < 1e-3
