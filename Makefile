@@ -47,6 +47,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	@$(VENV)/bin/kvexp submit study=demo cluster=local
 	@$(VENV)/bin/kvexp verdicts study=demo
+	@echo 'demo: done. 32 examples decide little; README.md shows the reference run and how to read it.'
 
 test: install
 	@$(PY) -m pytest

@@ -28,7 +28,7 @@ class PanelRow:
     """One signal of one arm, predicting one label."""
 
     suite: str
-    tasks: str  # "real", without the needle anchor, or "all"
+    tasks: str  # "main", without the needle anchor, or "all"
     arm: str
     signal: str
     label: str
@@ -40,7 +40,7 @@ class PanelRow:
 
 @dataclass(frozen=True)
 class Rate:
-    """One rate of one cell; None: the full cache has no condition and budget, all real tasks no one name."""
+    """One rate of one cell; None: the full cache has no condition and budget, all main tasks no one name."""
 
     suite: str
     task: str | None
@@ -88,7 +88,7 @@ def describe(study: Study, registered: Registered) -> Details:
 def _task_sets(rows: pd.DataFrame, registered: Registered) -> list[tuple[str, list[str]]]:
     every = sorted(set(rows["task"]))
     real = [task for task in every if task in registered.content.details.tasks]
-    sets = [("real", real)] if real else []
+    sets = [("main", real)] if real else []
     return sets if real == every else [*sets, ("all", every)]
 
 
@@ -121,7 +121,7 @@ def _panel(
 
 
 def _rates(study: Study, registered: Registered, suite: str, label: Label) -> Iterator[Rate]:
-    """Rates by task, then over the real tasks together, for every arm, condition and budget."""
+    """Rates by task, then over the main tasks together, for every arm, condition and budget."""
     here = study.table[study.table["suite"] == suite]
     tasks, arms = sorted(set(here["task"])), sorted(set(here["arm"]))
     if not tasks:

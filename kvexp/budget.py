@@ -1,4 +1,4 @@
-"""The budget rule (DESIGN 2.1): one for all arms, protected tokens included."""
+"""The budget rule: one for all arms, protected tokens included."""
 
 import torch
 

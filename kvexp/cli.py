@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
-        return _say(f"internal error: {type(error).__name__}: {error} ({TRACEBACK}=1 shows where)", 1)
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}:{last.lineno}"
+        return _say(
+            f"internal error: {type(error).__name__}: {error} (at {where}; {TRACEBACK}=1 shows all)", 1
+        )
 
 
 def _say(sentence: str, exit_code: int) -> int:

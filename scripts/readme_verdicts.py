@@ -41,7 +41,7 @@ def panel_rows(verdicts: dict[str, Any]) -> Iterator[str]:
     found = {
         (row["suite"], row["label"], row["signal"]): row
         for row in verdicts["details"]["panel"]
-        if row["arm"] == "poisson" and row["tasks"] == "real"
+        if row["arm"] == "poisson" and row["tasks"] == "main"
     }
     for suite in dict.fromkeys(suite for suite, _, _ in found):
         for label, question in QUESTIONS.items():

@@ -24,7 +24,7 @@ TASKS = ("passcodes", "words", "facts")
 BUDGETS = {0: (0.25, 0.5), 1: (0.125, 0.25, 0.5)}
 STREAM_ARMS = ("streaming_llm", "h2o", "snapkv")
 SCORES = {"passcodes": "all_present", "words": "exact_match", "facts": "token_f1"}
-# Signals that an arm does not have (DESIGN 2.11).
+# Signals that an arm does not have.
 ABSENT = {
     "full": {"certificate", "evicted_mass", "margin"},
     "streaming_llm": {"certificate", "evicted_mass", "margin"},

@@ -1,4 +1,4 @@
-"""The import law of DESIGN 1.1: what each part may know, read from the syntax tree of every file.
+"""The import law: what each part may know, read from the syntax tree of every file.
 
 Two kinds of rule. A *closed* part imports what is listed and nothing else; closed parts only list other
 closed parts, so what they need at run time is known in full. A *blind* part may import what it likes

@@ -1,4 +1,4 @@
-"""R1: does the certificate predict the arm's own failure on real tasks?"""
+"""R1: does the certificate predict the arm's own failure on the main tasks?"""
 
 from analysis import statistics
 from analysis.data import Data

@@ -15,7 +15,7 @@ def panel_tables(section: Section, is_full: bool) -> Iterator[str]:
     rows = [
         row
         for row in section.details.panel
-        if is_full or (row.arm == main and row.tasks == "real" and row.signal in MAIN_SIGNALS)
+        if is_full or (row.arm == main and row.tasks == "main" and row.signal in MAIN_SIGNALS)
     ]
     for suite, tasks, arm in dict.fromkeys((row.suite, row.tasks, row.arm) for row in rows):
         here = [row for row in rows if (row.suite, row.tasks, row.arm) == (suite, tasks, arm)]
@@ -45,7 +45,7 @@ def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
     cells = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in here}
     yield f"{title}, {suite}"
     heads = "".join(f"{task[:12]:>13}" for task in tasks)
-    yield f"{'arm':18}{'condition':10}{'budget':6}{heads}   real tasks"
+    yield f"{'arm':18}{'condition':10}{'budget':6}{heads}   main tasks"
     yield RULE
     for arm, condition, budget in dict.fromkeys(key[:3] for key in cells):
         key = (arm, condition, budget)

@@ -1,4 +1,4 @@
-"""Certainty set plus Poisson-sampled tail with known inclusion probabilities (eq. 2, DESIGN 2.3-2.4).
+"""Certainty set plus Poisson-sampled tail with known inclusion probabilities (eq. 2).
 
 pi_i = clip(c * score_i, floor, 1) on unprotected tokens. `iterated` solves for c so that the pi add up to
 the budget: every token whose allocation reaches 1 joins the certainty set and the rest is solved again.

@@ -82,7 +82,7 @@ class Statistics(Strict, frozen=True, kw_only=True):
 class Details(Strict, frozen=True, kw_only=True):
     """What the descriptive tables look at; no verdict depends on it."""
 
-    tasks: Names  # the real tasks, without the needle anchor
+    tasks: Names  # the main tasks, without the needle anchor
     arm: str  # the arm that carries the certificate
     signals: Names
 
@@ -198,7 +198,10 @@ def seed(digest: str, claim_id: str) -> int:
 def load_folder(folder: Path, has_claim_file: Callable[[str], bool]) -> list[Registered]:
     """Every registration of a study, sorted by id; claim ids and suites belong to one file each."""
     if not folder.is_dir():
-        raise RegistrationError(f"{folder} is not a folder of registrations (*.toml)")
+        raise RegistrationError(
+            f"{folder} is not a folder of registrations (*.toml): name one with --registration, or copy "
+            "those of another study and bind them to your suites"
+        )
     found = [load(path, has_claim_file) for path in sorted(folder.glob("*.toml"))]
     if not found:
         raise RegistrationError(f"{folder} holds no registration (*.toml)")

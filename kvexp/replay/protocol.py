@@ -1,4 +1,4 @@
-"""The registered constants of the replay (DESIGN 2.1, 2.7, 2.9)."""
+"""The registered constants of the replay."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Online self-signals of an arm (DESIGN 2.11): raw numbers, oriented by the analysis and not here.
+"""Online self-signals of an arm: raw numbers, oriented by the analysis and not here.
 
 Eviction-time signals read the score; step signals read the softmax weights of sampled query heads during
 the first decode steps. Legend as in cache.py; c sampled query heads of a KV head.

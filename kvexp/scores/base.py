@@ -1,4 +1,4 @@
-"""What an importance score is (DESIGN 2.2): attention that chosen query rows pay to every cached token.
+"""What an importance score is: attention that chosen query rows pay to every cached token.
 
 Legend: K KV heads, N cached tokens when eviction happens, D head dimension.
 """

@@ -118,7 +118,7 @@ def test_r3_is_the_difference_on_what_the_full_cache_answers(study, value, varia
 
 @pytest.mark.parametrize(
     ("variant", "tasks", "q"),
-    [(None, EVERY, 0.25), ("real tasks only", REAL, 0.25), ("q = 0.1", EVERY, 0.1), ("q = 0.7", EVERY, 0.7)],
+    [(None, EVERY, 0.25), ("main tasks only", REAL, 0.25), ("q = 0.1", EVERY, 0.1), ("q = 0.7", EVERY, 0.7)],
 )
 @pytest.mark.parametrize("condition", ["aware", "stream"])
 def test_r4_moves_the_top_share_within_condition_and_seed(study, value, variant, tasks, q, condition):

@@ -209,7 +209,7 @@ def test_a_study_without_registration_is_a_usage_error(capsys, whole):
         (
             '{ population = { tasks = ["words", "facts"] } }',
             "{ success = { retrieval = 0.1 } }",
-            "readings 'real tasks only': success names the score 'retrieval'",
+            "readings 'main tasks only': success names the score 'retrieval'",
         ),
         ("chance = 0.5 }", "chance = 2 }", "claim R1: parameter 'chance' must lie between 0 and 1"),
         ("chance = 0.5 }", "chance = nan }", "claim R1: parameter 'chance' must lie between 0 and 1"),

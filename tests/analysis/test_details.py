@@ -46,7 +46,7 @@ def panel_row(details, label, signal):
     (row,) = [
         row
         for row in details.panel
-        if (row.suite, row.tasks, row.arm, row.label, row.signal) == (SHORT, "real", "poisson", label, signal)
+        if (row.suite, row.tasks, row.arm, row.label, row.signal) == (SHORT, "main", "poisson", label, signal)
     ]
     return row
 

@@ -239,7 +239,7 @@ def test_a_variant_changes_what_it_names_and_nothing_else():
     other = registered.question("R4", claim.sensitivity["q = 0.9"])
     assert other.parameters == {**own.parameters, "q": 0.9}
     assert (other.population, other.success, other.seed) == (own.population, own.success, own.seed)
-    reading = registered.question("R4", claim.readings["real tasks only"])
+    reading = registered.question("R4", claim.readings["main tasks only"])
     assert reading.population.tasks == ["words", "facts"]
     assert reading.population.budgets == own.population.budgets
     assert registered.question("R1", claim.sensitivity["f1 >= 0.3"]).success["token_f1"] == 0.3
