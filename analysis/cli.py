@@ -10,10 +10,10 @@ from pathlib import Path
 
 from analysis import claims
 from analysis.as_json import to_json
-from analysis.load import load
+from analysis.load import check_folder, load
 from analysis.report import Report, analyse
 from analysis.text import to_text
-from kvexp.errors import InputError, KvexpError
+from kvexp.errors import KvexpError
 from kvexp.prereg.registration import load_folder
 from kvexp.terminal import printable
 
@@ -71,8 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     results: Path = options.results
-    if not results.is_dir():
-        raise InputError(f"there is no results folder {printable(str(results))}: name one as results/<study>")
+    check_folder(results)  # before the registration that its name asks for
     folder = options.registration or REPOSITORY / "preregistration" / results.resolve().name
     registrations = load_folder(folder, claims.has_file)
     owners = {suite: one.content.id for one in registrations for suite in one.content.suites}

@@ -1,6 +1,6 @@
 """From a results folder to one table aligned with the grid, and a list of what is wrong with it."""
 
 from analysis.load.problems import Problem
-from analysis.load.study import Study, load
+from analysis.load.study import Study, check_folder, load
 
-__all__ = ["Problem", "Study", "load"]
+__all__ = ["Problem", "Study", "check_folder", "load"]

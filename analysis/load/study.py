@@ -53,6 +53,12 @@ class Study:
     problems: tuple[Problem, ...]
 
 
+def check_folder(folder: Path) -> None:
+    """Raises ResultsError for a folder that is not there."""
+    if not folder.is_dir():
+        raise ResultsError(f"{folder} is not a folder: give results/<study>")
+
+
 def load(folder: Path, owners: Mapping[str, str]) -> Study:
     """Read a results folder.
 
@@ -62,8 +68,7 @@ def load(folder: Path, owners: Mapping[str, str]) -> Study:
 
     Raises ResultsError for a folder that is no results folder; whatever else is wrong is a problem.
     """
-    if not folder.is_dir():
-        raise ResultsError(f"{folder} is not a folder: give results/<study>")
+    check_folder(folder)
     table, problems = read_grid(folder / "grid.jsonl")
     problems = list(problems)
     filler, same = _Filler(table), Same()
