@@ -168,7 +168,7 @@ def registration(root):
     """The demo's first registration with its claims exchanged for the new one."""
     head = (root / "preregistration/demo/R.toml").read_text().split("\n[claim.")[0]
     head = head.replace('"demo-512"', '"mine"').replace('["words", "facts"]', '["letters"]')
-    return head.replace('arm = "poisson"', 'arm = "norm_poisson"')
+    head = head.replace('arm = "poisson"', 'arm = "norm_poisson"')
     return head.replace("token_f1 = 0.5\n", "") + NEW_CLAIM  # a score that the new task does not have
 
 
