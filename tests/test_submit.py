@@ -345,7 +345,7 @@ def test_rows_are_counted_as_they_grow(tmp_path):
 
 def start(root, *arguments):
     return subprocess.Popen(
-        project.command("submit", "study=mini", "cluster=local", *arguments),
+        project.command("submit", "study=mini", "cluster=local", "cluster.workers=1", *arguments),
         cwd=root,
         env=project.environment(),
         stdout=subprocess.PIPE,
