@@ -3,17 +3,7 @@
 from kvexp import plugins
 from kvexp.tasks.base import PromptText, Question, Task
 
-__all__ = ["PromptText", "Question", "Task", "families", "task", "task_family"]
-
-
-def families() -> list[str]:
-    """Names of the families in this folder; files that begin with an underscore are helpers."""
-    return plugins.names(__name__)
-
-
-def task_family(name: str) -> type[Task]:
-    """The Task class in `tasks/<name>.py`."""
-    return plugins.part(__name__, name, Task)
+__all__ = ["PromptText", "Question", "Task", "task"]
 
 
 def task(name: str, **params: object) -> Task:
