@@ -6,7 +6,10 @@ with 6 significant digits.
 
 import json
 import math
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+import pandas as pd
 
 from analysis.decide import Answer, Verdict
 from analysis.details import PanelRow, Rate
@@ -18,12 +21,13 @@ from kvexp.prereg.registration import Registered
 
 def to_json(report: Report) -> str:
     """Everything, for machines."""
-    study, table = report.study, report.study.table
+    study = report.study
     body = {
         "format": "kvexp-verdicts/1",
         "study": study.name,
         "preview": True,  # nothing is sealed or locked yet
-        "rows": {"expected": len(table), "present": int(table["present"].sum())},
+        "rows": _size(study.table),
+        **({"cells": _size(study.cells)} if len(study.cells) else {}),
         "problems": [problem.message for problem in study.problems],
         "registrations": [_registration(section.registered) for section in report.sections],
         "claims": [_claim(study, verdict) for verdict in report.verdicts],
@@ -33,8 +37,13 @@ def to_json(report: Report) -> str:
             "induced": [_rate(row) for one in report.sections for row in one.details.induced],
             "rescued": [_rate(row) for one in report.sections for row in one.details.rescued],
         },
+        **({"attention": [_plain(one) for one in report.attention]} if report.attention else {}),
     }
     return json.dumps(body, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _size(table: pd.DataFrame) -> dict[str, int]:
+    return {"expected": len(table), "present": int(table["present"].sum())}
 
 
 def _registration(registered: Registered) -> dict[str, Any]:
@@ -126,6 +135,18 @@ def _rate(row: Rate) -> dict[str, Any]:
         "budget": row.budget,
         **_estimate(row.estimate),
     }
+
+
+def _plain(value: Any) -> Any:
+    """A record of numbers by field name; the frames that figures are drawn from stay out."""
+    if isinstance(value, Estimate):
+        return _estimate(value)
+    if is_dataclass(value):
+        found = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: _plain(one) for name, one in found.items() if not isinstance(one, pd.DataFrame)}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return _rounded(value) if isinstance(value, float) else value
 
 
 def _rounded(value: float | None) -> float | None:

@@ -1,6 +1,7 @@
 """The command line of the analysis: read, decide, write, print. Exit codes: see --help."""
 
 import argparse
+import errno
 import os
 import secrets
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from analysis import claims
 from analysis.as_json import to_json
 from analysis.load import check_folder, load
+from analysis.outputs import outputs
 from analysis.report import Report, analyse
 from analysis.text import to_text
 from kvexp.errors import KvexpError
@@ -63,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out",
         type=Path,
         metavar="DIR",
-        help="where verdicts.json and verdicts.md go (default: results)",
+        help="where verdicts.json, verdicts.md, figures/ and tables/ go (default: results)",
     )
     parser.add_argument("--json", action="store_true", help="print the JSON instead of the tables")
     return parser
@@ -88,7 +90,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _write(folder: Path, as_json: str, report: Report) -> None:
-    """Write both files or say in one line that nothing was written; the verdicts are printed anyway."""
+    """Write all files or say in one line what was not written; the verdicts are printed anyway."""
     # Indented, not fenced: no text can end an indented block.
     markdown = f"# Verdicts\n\n{textwrap.indent(to_text(report, is_full=True), '    ')}"
     try:
@@ -97,6 +99,23 @@ def _write(folder: Path, as_json: str, report: Report) -> None:
             _replace(folder / name, text)
     except OSError as error:
         _complain(f"nothing was written to {folder}: {error.strerror}")
+        return
+    try:
+        for name, content in outputs(report.attention):
+            _put(folder / name, content)
+    except OSError as error:
+        _complain(f"not all figures and tables were written to {folder}: {error.strerror}")
+
+
+def _put(path: Path, text: str | None) -> None:
+    """Write a file in a folder of its own, or see to it that it is not there."""
+    if path.parent.is_symlink():
+        raise OSError(errno.ENOTDIR, f"{path.parent.name} is a link", str(path.parent))
+    path.parent.mkdir(exist_ok=True)
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        _replace(path, text)
 
 
 def _replace(path: Path, text: str) -> None:

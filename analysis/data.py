@@ -103,7 +103,8 @@ class Data:
 
     @classmethod
     def of(cls, table: pd.DataFrame, question: Question) -> "Data":
-        """What a question asks about."""
+        """What a question about generations asks about."""
+        assert question.population is not None
         parameters = Parameters(f"claim {question.claim_id}", question.parameters)
         return cls(
             table,
@@ -137,14 +138,14 @@ class Data:
         """AUC of a signal for the label; `within` forms pairs inside model, task, condition, budget only."""
         kept, reason, note = self._with_signals(rows, [signal])
         if reason:
-            return statistics.undefined(reason, _ids(rows))
+            return statistics.undefined(reason, ids_of(rows))
         return self._auc_of(kept, risk(kept, signal), note, within)
 
     def paired_aucs(self, rows: pd.DataFrame, *signals: str) -> list[Statistic]:
         """AUCs of several signals on the rows where all of them are defined."""
         kept, reason, note = self._with_signals(rows, signals)
         if reason:
-            return [statistics.undefined(reason, _ids(rows)) for _ in signals]
+            return [statistics.undefined(reason, ids_of(rows)) for _ in signals]
         return [self._auc_of(kept, risk(kept, signal), note, False) for signal in signals]
 
     def cell_auc(self, rows: pd.DataFrame) -> Statistic:
@@ -153,7 +154,7 @@ class Data:
 
     def rate(self, rows: pd.DataFrame) -> Statistic:
         """Share of the rows that are positive."""
-        return statistics.rate(_bools(rows, "positive"), _clusters(rows), _ids(rows))
+        return statistics.rate(_bools(rows, "positive"), clusters_of(rows), ids_of(rows))
 
     def gate(
         self, before: pd.DataFrame, after: pd.DataFrame, signal: str, q: float
@@ -168,25 +169,16 @@ class Data:
         if not reason and partner["positive_y"].isna().any():
             reason = "a row has no partner to escalate to"
         if reason:
-            return statistics.undefined(reason, _ids(before)), statistics.undefined(reason)
+            return statistics.undefined(reason, ids_of(before)), statistics.undefined(reason)
         old = partner["positive_x"].to_numpy(np.float64)
         new = partner["positive_y"].to_numpy(np.float64)
-        cluster, ids = _clusters(kept), _ids(kept)
+        cluster, ids = clusters_of(kept), ids_of(kept)
         by_signal = statistics.gated(risk(kept, signal), old, new, q, cluster, ids)
         return replace(by_signal, note=note), statistics.random_gate(old, new, q, cluster, ids)
 
     @cached_property
     def _resamples(self) -> Resamples:
-        clusters = self.rows.drop_duplicates("cluster").sort_values("cluster")
-        return Resamples(
-            _clusters(self.rows),
-            strata(clusters, self._plan.resampled_within),
-            draws=self._plan.draws,
-            level=self._plan.level,
-            min_clusters=self._plan.min_clusters,
-            undefined_max=self._plan.undefined_resamples_max,
-            seed=self._seed,
-        )
+        return resamples(self.rows, self._plan, self._seed)
 
     def _with_signals(self, rows: pd.DataFrame, signals: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
         """Rows where the signals are defined, why these are too few, and a note on those left out."""
@@ -200,17 +192,33 @@ class Data:
 
     def _auc_of(self, rows: pd.DataFrame, score: Floats, note: str, within: bool) -> Statistic:
         stratum = strata(rows, WITHIN) if within else None
-        statistic = statistics.auc(score, _bools(rows, "positive"), _clusters(rows), _ids(rows), stratum)
+        statistic = statistics.auc(score, _bools(rows, "positive"), clusters_of(rows), ids_of(rows), stratum)
         return replace(statistic, note=note)
+
+
+def resamples(rows: pd.DataFrame, plan: Plan, seed: int) -> Resamples:
+    """Resamples of the clusters of all these rows, as registered; the index is the row id."""
+    of_each = rows.drop_duplicates("cluster").sort_values("cluster")
+    return Resamples(
+        clusters_of(rows),
+        strata(of_each, plan.resampled_within),
+        draws=plan.draws,
+        level=plan.level,
+        min_clusters=plan.min_clusters,
+        undefined_max=plan.undefined_resamples_max,
+        seed=seed,
+    )
+
+
+def clusters_of(rows: pd.DataFrame) -> Integers:
+    """Cluster code of each row."""
+    return rows["cluster"].to_numpy(np.int64)
+
+
+def ids_of(rows: pd.DataFrame) -> Integers:
+    """Id of each row."""
+    return rows.index.to_numpy(np.int64)
 
 
 def _bools(rows: pd.DataFrame, column: str) -> Bools:
     return rows[column].to_numpy(bool)
-
-
-def _clusters(rows: pd.DataFrame) -> Integers:
-    return rows["cluster"].to_numpy(np.int64)
-
-
-def _ids(rows: pd.DataFrame) -> Integers:
-    return rows.index.to_numpy(np.int64)

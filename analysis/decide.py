@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis import claims, populations
+from analysis.cells import CellData
 from analysis.data import Data
 from analysis.load import Study
 from analysis.statistics import Estimate
@@ -26,6 +27,7 @@ class Missing:
     rows: int
     of: int  # rows of the shard that the claim needs
     reason: str
+    nouns: str = "rows"
 
 
 @dataclass(frozen=True)
@@ -81,18 +83,17 @@ def decide(study: Study, registered: Registered) -> list[Verdict]:
     is_grid_sound = all(problem.suite for problem in study.problems)
     if is_grid_sound:
         for words, question in registered.questions():
-            populations.check(study.table, question.population, f"{registered.path}: {words}")
-            populations.check_scores(study.table, question.success, f"{registered.path}: {words}")
+            _check(study, question, f"{registered.path}: {words}")
     return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
 
 
 def answer(study: Study, question: Question) -> Answer:
     """Answer one question."""
-    rows = study.table[populations.needed(study.table, question.population)]
+    rows = _needed(study, question)
     problems = problems_touching(study, rows)
     if problems:
         return Answer(State.INVALID, {}, problems=problems)
-    missing = missing_rows(study, rows)
+    missing = missing_rows(study, rows, "rows" if question.cells is None else "cells")
     if missing:
         return Answer(State.INCOMPLETE, {}, missing=missing)
     quantities = _quantities(study, question)
@@ -102,8 +103,24 @@ def answer(study: Study, question: Question) -> Answer:
     return Answer(state, quantities, kill, support)
 
 
+def _check(study: Study, question: Question, where: str) -> None:
+    """Refuse a question about what the grid does not have."""
+    if question.cells is not None:
+        populations.check_cells(study.cells, question.cells, where)
+    if question.population is not None:
+        populations.check(study.table, question.population, where)
+        populations.check_scores(study.table, question.success, where)
+
+
+def _needed(study: Study, question: Question) -> pd.DataFrame:
+    if question.cells is not None:
+        return study.cells[populations.selected(study.cells, question.cells)]
+    assert question.population is not None
+    return study.table[populations.needed(study.table, question.population)]
+
+
 def problems_touching(study: Study, rows: pd.DataFrame) -> tuple[str, ...]:
-    """Contradictions in the shards that these rows of the table belong to."""
+    """Contradictions in the shards that these rows of a table of the study belong to."""
     if not study.problems:
         return ()
     pairs = rows[["suite", "shard_id"]].drop_duplicates()
@@ -111,14 +128,14 @@ def problems_touching(study: Study, rows: pd.DataFrame) -> tuple[str, ...]:
     return tuple(problem.message for problem in study.problems if problem.touches(shards))
 
 
-def missing_rows(study: Study, rows: pd.DataFrame) -> tuple[Missing, ...]:
-    """Which of these rows of the table are not there, by shard."""
+def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[Missing, ...]:
+    """Which of these rows of a table of the study are not there, by shard."""
     if rows["present"].all():
         return ()
     by_shard = rows.groupby(["suite", "shard_id"], observed=True, sort=True)["present"]
     counts = by_shard.agg(["size", "sum"])
     return tuple(
-        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard))
+        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
         for (suite, shard), size, there in zip(counts.index, *counts.to_numpy().T, strict=True)
         if there < size
     )
@@ -139,9 +156,15 @@ def _verdict(study: Study, registered: Registered, claim_id: str) -> Verdict:
 
 
 def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
-    data = Data.of(study.table, question)
-    found = claims.load(question.claim_id)(data)
     where = f"claim {question.claim_id}"
+    compute = claims.load(question.claim_id)
+    if not claims.reads(compute, Data if question.cells is None else CellData):
+        raise RegistrationError(f"{where}: its file computes from another kind of row: population or cells")
+    if question.cells is None:
+        data: Data | CellData = Data.of(study.table, question)
+    else:
+        data = CellData.of(study.cells, question)
+    found = compute(data)
     if found.keys() != question.quantities.keys():
         declared, returned = sorted(question.quantities), sorted(found)
         raise RegistrationError(f"{where} declares {declared}, but its file returns {returned}")

@@ -17,6 +17,7 @@ from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
 from analysis.signals import ORIENTATION
 from analysis.statistics import Estimate
+from kvexp.prereg.registration import Details as Wanted
 from kvexp.prereg.registration import Label, Population, Registered, RegistrationError, seed
 
 AUC_LABELS: tuple[Label, ...] = ("own_failure", "induced_failure", "attribution")
@@ -62,49 +63,53 @@ class Details:
 
 def check(registered: Registered) -> None:
     """Refuse details on signals that nothing logs."""
-    for signal in registered.content.details.signals:
+    wanted = registered.content.details
+    for signal in wanted.signals if wanted is not None else ():
         if signal not in ORIENTATION:
             known = ", ".join(ORIENTATION)
             raise RegistrationError(f"{registered.path}: [details] no signal '{signal}'; there are {known}")
 
 
 def describe(study: Study, registered: Registered) -> Details:
-    """Describe the suites that a registration keys."""
+    """Describe the suites with generations that a registration keys; nothing if it has no [details]."""
+    wanted = registered.content.details
+    if wanted is None:
+        return Details((), (), (), ())
     panel: list[PanelRow] = []
     accuracy: list[Rate] = []
     induced: list[Rate] = []
     rescued: list[Rate] = []
     for suite in registered.content.suites:
         here = study.table[study.table["suite"] == suite]
-        for words, tasks in _task_sets(here, registered):
+        for words, tasks in _task_sets(here, wanted):
             for arm in sorted(set(here["arm"]) - {"full"}):
-                panel += _panel(study, registered, suite, words, tasks, arm)
-        accuracy += _rates(study, registered, suite, "success")
-        induced += _rates(study, registered, suite, "induced_failure")
-        rescued += _rates(study, registered, suite, "rescue")
+                panel += _panel(study, registered, wanted, suite, words, tasks, arm)
+        accuracy += _rates(study, registered, wanted, suite, "success")
+        induced += _rates(study, registered, wanted, suite, "induced_failure")
+        rescued += _rates(study, registered, wanted, suite, "rescue")
     return Details(tuple(panel), tuple(accuracy), tuple(induced), tuple(rescued))
 
 
-def _task_sets(rows: pd.DataFrame, registered: Registered) -> list[tuple[str, list[str]]]:
+def _task_sets(rows: pd.DataFrame, wanted: Wanted) -> list[tuple[str, list[str]]]:
     every = sorted(set(rows["task"]))
-    real = [task for task in every if task in registered.content.details.tasks]
+    real = [task for task in every if task in wanted.tasks]
     sets = [("main", real)] if real else []
     return sets if real == every else [*sets, ("all", every)]
 
 
 def _panel(
-    study: Study, registered: Registered, suite: str, words: str, tasks: list[str], arm: str
+    study: Study, registered: Registered, wanted: Wanted, suite: str, words: str, tasks: list[str], arm: str
 ) -> Iterator[PanelRow]:
     for label in AUC_LABELS:
         population = Population(suites=[suite], tasks=tasks, arms=[arm], label=label)
         if not _is_whole(study, population):
             nothing = Estimate(None, undefined=NO_ROWS)
-            for signal in registered.content.details.signals:
+            for signal in wanted.signals:
                 yield PanelRow(suite, words, arm, signal, label, 0, nothing, nothing, nothing)
             continue
         data = _data(study, registered, population)
         cell = data.point(data.cell_auc(data.counted))
-        for signal in registered.content.details.signals:
+        for signal in wanted.signals:
             if data.rows[signal].isna().all():
                 continue  # the arm does not have this signal
             yield PanelRow(
@@ -120,7 +125,7 @@ def _panel(
             )
 
 
-def _rates(study: Study, registered: Registered, suite: str, label: Label) -> Iterator[Rate]:
+def _rates(study: Study, registered: Registered, wanted: Wanted, suite: str, label: Label) -> Iterator[Rate]:
     """Rates by task, then over the main tasks together, for every arm, condition and budget."""
     here = study.table[study.table["suite"] == suite]
     tasks, arms = sorted(set(here["task"])), sorted(set(here["arm"]))
@@ -128,7 +133,7 @@ def _rates(study: Study, registered: Registered, suite: str, label: Label) -> It
         return
     population = Population(suites=[suite], tasks=tasks, arms=arms, label=label)
     data = _data(study, registered, population)
-    real = data.rows["task"].isin(registered.content.details.tasks)
+    real = data.rows["task"].isin(wanted.tasks)
     groups = [(task, data.rows[data.rows["task"] == task]) for task in tasks]
     for task, group in [*groups, (None, data.rows[real])]:
         cells = group.groupby(["arm", "condition", "budget"], observed=True, dropna=False, sort=True)

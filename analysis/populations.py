@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics.base import Bools, Integers
-from kvexp.prereg.registration import OTHERWISE, Population, RegistrationError
+from kvexp.prereg.registration import OTHERWISE, Cells, Population, RegistrationError
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ LABELS = {
 }
 
 
-def selected(table: pd.DataFrame, population: Population) -> Bools:
-    """Rows of the grid that the population names, present or not."""
+def selected(table: pd.DataFrame, population: Population | Cells) -> Bools:
+    """Rows of the grid that the population, or the cells of a claim, name, present or not."""
     mask = np.ones(len(table), bool)
     for column, wanted in _axes(population):
         if wanted is not None:
@@ -56,19 +56,29 @@ def needed(table: pd.DataFrame, population: Population) -> Bools:
 
 def check(table: pd.DataFrame, population: Population, where: str) -> None:
     """Refuse a population that names something the grid does not have, or lacks the full rows it needs."""
-    mask = selected(table, population)
-    if not mask.any():
-        raise RegistrationError(f"{where}: the population selects no row of the grid")
-    for column, wanted in _axes(population):
-        for value in wanted or ():
-            if not (mask & (table[column] == value).to_numpy()).any():
-                raise RegistrationError(f"{where}: no selected row of the grid has {column} '{value}'")
-    rows = table[mask]
+    rows = table[_found(table, population, where, "population selects no row", "row")]
     if LABELS[population.label].needs_full and (rows["full_at"] < 0).any():
         suites = ", ".join(sorted(set(rows.loc[rows["full_at"] < 0, "suite"].astype(str))))
         raise RegistrationError(
             f"{where}: label {population.label} needs the full cache's rows, which {suites} lacks"
         )
+
+
+def check_cells(cells: pd.DataFrame, wanted: Cells, where: str) -> None:
+    """Refuse cells that name something the grid does not have."""
+    _found(cells, wanted, where, "claim selects no cell", "cell")
+
+
+def _found(table: pd.DataFrame, wanted: Population | Cells, where: str, nothing: str, noun: str) -> Bools:
+    """The selected rows, if every value that is listed selects one."""
+    mask = selected(table, wanted)
+    if not mask.any():
+        raise RegistrationError(f"{where}: the {nothing} of the grid")
+    for column, values in _axes(wanted):
+        for value in values or ():
+            if not (mask & (table[column] == value).to_numpy()).any():
+                raise RegistrationError(f"{where}: no selected {noun} of the grid has {column} '{value}'")
+    return mask
 
 
 def check_scores(table: pd.DataFrame, thresholds: Mapping[str, float], where: str) -> None:
@@ -108,7 +118,7 @@ def labelled(table: pd.DataFrame, population: Population, thresholds: Mapping[st
         full_success=full,
         counts=labelling.counts(own, full),
         positive=labelling.positive(own, full),
-        cluster=_clusters(rows),
+        cluster=clusters(rows),
     ).reset_index(drop=True)
 
 
@@ -118,16 +128,17 @@ def strata(rows: pd.DataFrame, columns: Iterable[str]) -> Integers:
     return codes.to_numpy().astype(np.int64)
 
 
-def _clusters(rows: pd.DataFrame) -> Integers:
+def clusters(rows: pd.DataFrame) -> Integers:
+    """The code of (task, example_id) of each row, the same in every suite, model, arm and cell."""
     return strata(rows, ("task", "example_id"))
 
 
-def _axes(population: Population) -> list[tuple[str, list[str] | list[float] | None]]:
-    return [
-        ("suite", population.suites),
-        ("model", population.models),
-        ("task", population.tasks),
-        ("arm", population.arms),
-        ("condition", population.conditions),
-        ("budget", population.budgets),
+def _axes(rows: Population | Cells) -> list[tuple[str, list[str] | list[float] | None]]:
+    axes: list[tuple[str, list[str] | list[float] | None]] = [
+        ("suite", rows.suites),
+        ("model", rows.models),
+        ("task", rows.tasks),
     ]
+    if isinstance(rows, Population):
+        axes += [("arm", rows.arms), ("condition", rows.conditions)]
+    return [*axes, ("budget", rows.budgets)]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from analysis import attention
+from analysis.attention import Attention
 from analysis.decide import Missing, Verdict, decide
 from analysis.details import Details, check, describe
 from analysis.load import Study
@@ -21,10 +23,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """A study and one section per registration, in the order of their ids."""
+    """A study, one section per registration in the order of their ids, and its attention suites."""
 
     study: Study
     sections: list[Section]
+    attention: list[Attention]
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -46,7 +49,7 @@ def analyse(study: Study, registrations: Iterable[Registered]) -> Report:
     for one in registrations:
         check(one)
     sections = [Section(one, decide(study, one), describe(study, one)) for one in registrations]
-    return Report(study, sections)
+    return Report(study, sections, list(attention.describe(study, registrations)))
 
 
 def submit_commands(study: Study, missing: Iterable[Missing]) -> list[str]:

@@ -3,31 +3,18 @@
 from typing import Any
 
 from kvexp.draws import uniforms
-from kvexp.grid import Shard
+from kvexp.prompting import prompt_of
 from kvexp.records import Generation, Timings
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.model import Loaded
-from kvexp.replay.prompt import Prompt, encode_prompt
+from kvexp.replay.prompt import Prompt
+from kvexp.resolved import GenerationShard
 from kvexp.tasks import Question, Task
 
 
-def prompt_of(tokenizer: Any, family: Task, question: Question, chat: bool) -> Prompt:
-    """The token ids of a task's question."""
-    text = family.prompt(question)
-    return encode_prompt(
-        tokenizer,
-        before=text.before,
-        context=text.context,
-        after=text.after,
-        question=text.question,
-        answer_prefix=text.answer_prefix,
-        chat=chat,
-    )
-
-
 def answer(
-    shard: Shard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
+    shard: GenerationShard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
 ) -> list[Generation]:
     """One generation for every arm of the shard at every place of the grid."""
     prompt = prompt_of(loaded.tokenizer, family, question, shard.model.chat)
@@ -41,7 +28,7 @@ def answer(
 
 
 def _generation(
-    shard: Shard,
+    shard: GenerationShard,
     family: Task,
     question: Question,
     attempt: int,

@@ -25,6 +25,7 @@ from kvexp.config import (
     GROUPS,
     SCHEMAS,
     ArmConf,
+    AttentionConf,
     ClusterConf,
     ModelConf,
     StudyConf,
@@ -35,13 +36,14 @@ from kvexp.errors import ConfigError
 from kvexp.plugins import suggest
 from kvexp.records import ID_PATTERN
 
-RESERVED = ("examples", "locks")  # folders of results/<study> that are no suite
+RESERVED = ("examples", "locks", "figures", "tables")  # folders of results/<study> that are no suite
 
 
 def _register() -> None:
     store = ConfigStore.instance()
-    for group, schema in SCHEMAS.items():
-        store.store(group=group, name=f"base_{group}", node=schema)
+    for group, schemas in SCHEMAS.items():
+        for name, schema in schemas.items():
+            store.store(group=group, name=name, node=schema)
 
 
 _register()
@@ -53,7 +55,7 @@ class Selection:
 
     study: StudyConf
     cluster: ClusterConf
-    suites: list[SuiteConf]
+    suites: list[SuiteConf | AttentionConf]
     models: list[ModelConf]
     tasks: dict[str, TaskConf]
     arms: dict[str, ArmConf]
@@ -78,7 +80,12 @@ def select(overrides: list[str], root: Path) -> Selection:
     suites = [composer.one("suite", name, by_study) for name in study.suites]
     # The first suite that lists an item is named if it does not exist.
     tasks = {name: f"suite/{suite.name}" for suite in suites[::-1] for name in suite.tasks[::-1]}
-    arms = {entry.arm: f"suite/{suite.name}" for suite in suites[::-1] for entry in suite.arms[::-1]}
+    arms = {
+        entry.arm: f"suite/{suite.name}"
+        for suite in suites[::-1]
+        if isinstance(suite, SuiteConf)
+        for entry in suite.arms[::-1]
+    }
     lists = {"suite": study.suites, "model": study.models, "task": list(tasks)[::-1]}
     selection = Selection(
         study=study,
@@ -110,6 +117,7 @@ class _Change:
 
     text: str
     item: str | None
+    field: str
     override: str  # as Hydra wants it
 
 
@@ -125,8 +133,9 @@ class _Composer:
             self._sort(text)
 
     def _sort(self, text: str) -> None:
+        item, general = self._without_item(text)
         try:
-            override = OverridesParser.create().parse_override(text)
+            override = OverridesParser.create().parse_override(general)
         except HydraException:
             raise ConfigError(f"{text!r} is not an override: write group=name or group.key=value") from None
         if override.is_delete():
@@ -135,19 +144,26 @@ class _Composer:
         if group not in GROUPS:
             raise ConfigError(f"{text!r}: there is no group {group!r}; {suggest(group, list(GROUPS))}")
         if key:
-            self.changes[group].append(self._change(text, group, key))
+            self.changes[group].append(self._change(text, group, item, key, general))
             return
         value = override.value()
         names = getattr(value, "list", value)
         self.choices[group] = [str(n) for n in names] if isinstance(names, list) else [str(names)]
 
-    def _change(self, text: str, group: str, key: str) -> _Change:
-        assignment = text.lstrip("+").removeprefix(f"{group}.")
+    def _without_item(self, text: str) -> tuple[str | None, str]:
+        """The item that an override names, and the override as if it were said of the whole group.
+
+        Names may hold dots and digits, which Hydra's keys may not: they are taken out before it reads.
+        """
+        group, dot, rest = text.lstrip("+").partition(".")
+        if not dot or group not in GROUPS:
+            return None, text
         # The longest name: `llama-3` must not claim what is said of `llama-3.1`.
-        item = max((n for n in self.known(group) if key.startswith(f"{n}.")), key=len, default=None)
-        if item is not None:
-            key, assignment = key.removeprefix(f"{item}."), assignment.removeprefix(f"{item}.")
-        types = {f.name: f.type for f in fields(SCHEMAS[group])}
+        item = max((n for n in self.known(group) if rest.startswith(f"{n}.")), key=len, default=None)
+        return item, text if item is None else text.replace(f"{group}.{item}.", f"{group}.", 1)
+
+    def _change(self, text: str, group: str, item: str | None, key: str, general: str) -> _Change:
+        types = {f.name: f.type for schema in SCHEMAS[group].values() for f in fields(schema)}
         first = key.split(".")[0]
         if first not in types:
             what = f"{group} has no key and no item" if item is None else f"{group} {item} has no key"
@@ -155,7 +171,7 @@ class _Composer:
             raise ConfigError(f"{text!r}: {what} {first!r}; {hint}")
         # Parameters of a part are a free dict, checked later by the part; elsewhere ++ would add any key.
         is_free = get_origin(types[first]) is dict
-        return _Change(text, item, f"{'++' if is_free else ''}{group}.{assignment}")
+        return _Change(text, item, first, f"{'++' if is_free else ''}{general.lstrip('+')}")
 
     def chosen(self, group: str) -> str:
         names = self.choices.get(group)
@@ -191,9 +207,23 @@ class _Composer:
                 f"{f'conf/{listed_by}.yaml: ' if listed_by else ''}there is no {group} {name!r} "
                 f"(no conf/{group}/{name}.yaml); {suggest(name, known)}"
             )
-        changes = [c for c in self.changes[group] if c.item in (None, name)]
+        changes = self._concerning(group, name)
         self._used.update(c.text for c in changes)
         where = f"conf/{group}/{name}.yaml{''.join(f' with {c.text}' for c in changes)}"
+        made = self._composed(group, name, changes, where)
+        _check_name(where, group, made.name, name)
+        return made
+
+    def _concerning(self, group: str, name: str) -> list[_Change]:
+        """The changes of this item; one that is said of all items concerns those that have the field."""
+        changes = [c for c in self.changes[group] if c.item in (None, name)]
+        if len(SCHEMAS[group]) == 1 or all(c.item for c in changes):
+            return changes
+        made = self._composed(group, name, [], f"conf/{group}/{name}.yaml")
+        known = {f.name for f in fields(type(made))}
+        return [c for c in changes if c.item or c.field in known]
+
+    def _composed(self, group: str, name: str, changes: list[_Change], where: str) -> Any:
         GlobalHydra.instance().clear()
         with (
             _one_sentence(where),
@@ -201,10 +231,9 @@ class _Composer:
         ):
             root = compose(f"{group}/{name}", overrides=[c.override for c in changes])
             made: Any = OmegaConf.to_object(root[group]) if group in root else None
-        schema: Any = SCHEMAS[group]
-        if type(made) is not schema:
-            raise ConfigError(f"{where}: it must begin with defaults: [base_{group}, _self_]")
-        _check_name(where, group, made.name, name)
+        if type(made) not in SCHEMAS[group].values():
+            first = " or ".join(f"[{schema}, _self_]" for schema in SCHEMAS[group])
+            raise ConfigError(f"{where}: it must begin with defaults: {first}")
         return made
 
     def refuse_unused(self, whole: str) -> None:
@@ -212,9 +241,8 @@ class _Composer:
         for group, changes in self.changes.items():
             for change in changes:
                 if change.text not in self._used:
-                    raise ConfigError(
-                        f"{change.text!r} changes nothing: {whole} has no {group} {change.item!r}"
-                    )
+                    what = repr(change.item) if change.item else f"with a field {change.field!r}"
+                    raise ConfigError(f"{change.text!r} changes nothing: {whole} has no {group} {what}")
 
 
 def _check_name(where: str, group: str, name: str, stem: str) -> None:

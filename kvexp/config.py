@@ -56,24 +56,18 @@ class ArmGrid:
 
     def __post_init__(self) -> None:
         where = f"arm {self.arm}"
-        if bad := [b for b in self.budgets if not 0 < b <= 1]:
-            raise ConfigError(f"{where}: a budget lies in (0, 1], got {bad[0]:g}")
-        if unknown := [c for c in self.conditions if c not in CONDITIONS]:
-            raise ConfigError(f"{where}: a condition is aware or stream, got {unknown[0]!r}")
-        if bad_seeds := [s for s in self.seeds if not 0 <= s < 2**31]:
-            raise ConfigError(f"{where}: a seed is at least 0 and below 2^31, got {bad_seeds[0]}")
+        _check_grid(where, self.conditions, self.budgets, self.seeds)
         for name in ("conditions", "budgets", "seeds"):
             _distinct(where, name, getattr(self, name))
 
 
 @dataclass
-class SuiteConf:
-    """Tasks of one context length, and the arms that answer them.
+class SuiteBase:
+    """What every suite has: tasks of one context length.
 
     Attributes:
         name: names the folder of its logs.
         tasks: names of conf/task files.
-        arms: what answers every example.
         context_tokens: nominal length of the contexts, in tokens.
         n_examples: examples of each task.
         example_seed: which examples; the same seed gives the same questions at any length.
@@ -82,7 +76,6 @@ class SuiteConf:
 
     name: str = MISSING
     tasks: list[str] = MISSING
-    arms: list[ArmGrid] = MISSING
     context_tokens: int = MISSING
     n_examples: int = MISSING
     example_seed: int = MISSING
@@ -91,7 +84,6 @@ class SuiteConf:
     def __post_init__(self) -> None:
         _some(f"suite {self.name}", "tasks", self.tasks)
         _distinct(f"suite {self.name}", "tasks", self.tasks)
-        _some(f"suite {self.name}", "arms", self.arms)
         for name in ("context_tokens", "n_examples", "shard_examples"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"suite {self.name}: {name} is at least 1, got {getattr(self, name)}")
@@ -99,6 +91,68 @@ class SuiteConf:
             raise ConfigError(
                 f"suite {self.name}: example_seed is at least 0 and below 2^31, got {self.example_seed}"
             )
+
+
+@dataclass
+class SuiteConf(SuiteBase):
+    """A suite of generations.
+
+    Attributes:
+        arms: what answers every example.
+    """
+
+    arms: list[ArmGrid] = MISSING
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _some(f"suite {self.name}", "arms", self.arms)
+
+
+@dataclass
+class AttentionConf(SuiteBase):
+    """A suite of attention cells: true error of four estimators at later queries (section 4).
+
+    Attributes:
+        chat: render prompts through the model's chat template.
+        condition: what is in the cache at eviction, the context (stream) or all but the last token (aware).
+        budgets: shares of the cached tokens that are kept.
+        seeds: labels of Poisson draws.
+        query_offsets: queries, counted from the first token that is fed after the eviction.
+        score: a file of kvexp/scores; top-k and Poisson read the same.
+        score_params: fields of the score's class.
+        design_params: fields of the Poisson design, for instance allocation.
+        worlds: changed worlds of each kind in the impossibility demonstration.
+        world_budget: its budget; draws and query are the first of the lists above.
+        world_examples: prompts that carry it, from the first one on.
+        rotation_score: score of the rotated worlds; it may read norms of values.
+        rotation_score_params: fields of that score's class.
+    """
+
+    chat: bool = False
+    condition: str = "stream"
+    budgets: list[float] = MISSING
+    seeds: list[int] = field(default_factory=lambda: [0])
+    query_offsets: list[int] = MISSING
+    score: str = MISSING
+    score_params: dict[str, Any] = field(default_factory=dict)
+    design_params: dict[str, Any] = field(default_factory=dict)
+    worlds: int = 6
+    world_budget: float = 0.25
+    world_examples: int = 0
+    rotation_score: str = "value_weighted"
+    rotation_score_params: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"suite {self.name}"
+        _check_grid(where, [self.condition], [*self.budgets, self.world_budget], self.seeds)
+        for name in ("budgets", "seeds", "query_offsets"):
+            _some(where, name, getattr(self, name))
+            _distinct(where, name, getattr(self, name))
+        if min(self.query_offsets) < 0 or self.world_examples < 0:
+            raise ConfigError(f"{where}: query_offsets and world_examples are at least 0")
+        if self.worlds < 1:
+            raise ConfigError(f"{where}: worlds is at least 1 (world_examples: 0 leaves them out)")
 
 
 @dataclass
@@ -111,6 +165,8 @@ class ModelConf:
         revision: pinned hub revision; null for a folder.
         dtype: float32, bfloat16 or float16.
         chat: render prompts through the chat template.
+        layers: attention layers; with query_heads, the cells of an attention suite.
+        query_heads: query heads of a layer.
     """
 
     name: str = MISSING
@@ -118,8 +174,12 @@ class ModelConf:
     revision: str | None = None
     dtype: str = "float32"
     chat: bool = True
+    layers: int | None = None
+    query_heads: int | None = None
 
     def __post_init__(self) -> None:
+        if any(n is not None and n < 1 for n in (self.layers, self.query_heads)):
+            raise ConfigError(f"model {self.name}: layers and query_heads are at least 1")
         if self.dtype not in DTYPES:
             raise ConfigError(f"model {self.name}: dtype is one of {', '.join(DTYPES)}")
 
@@ -214,14 +274,24 @@ class ClusterConf:
             raise ConfigError(f"cluster {self.name}: workers is at least 1, threads at least 0")
 
 
-SCHEMAS = {
-    "study": StudyConf,
-    "suite": SuiteConf,
-    "model": ModelConf,
-    "task": TaskConf,
-    "arm": ArmConf,
-    "cluster": ClusterConf,
+# What an item's first default may be called, and the schema that it then has.
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "study": {"base_study": StudyConf},
+    "suite": {"base_suite": SuiteConf, "base_attention": AttentionConf},
+    "model": {"base_model": ModelConf},
+    "task": {"base_task": TaskConf},
+    "arm": {"base_arm": ArmConf},
+    "cluster": {"base_cluster": ClusterConf},
 }
+
+
+def _check_grid(where: str, conditions: list[str], budgets: list[float], seeds: list[int]) -> None:
+    if bad := [b for b in budgets if not 0 < b <= 1]:
+        raise ConfigError(f"{where}: a budget lies in (0, 1], got {bad[0]:g}")
+    if unknown := [c for c in conditions if c not in CONDITIONS]:
+        raise ConfigError(f"{where}: a condition is aware or stream, got {unknown[0]!r}")
+    if bad_seeds := [s for s in seeds if not 0 <= s < 2**31]:
+        raise ConfigError(f"{where}: a seed is at least 0 and below 2^31, got {bad_seeds[0]}")
 
 
 def _some(where: str, name: str, values: list[Any]) -> None:

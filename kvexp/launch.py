@@ -20,7 +20,7 @@ from kvexp import provenance, shard_log
 from kvexp.assets import embedded_model, model_digest
 from kvexp.config import ClusterConf, ModelConf, is_folder
 from kvexp.errors import IncompleteError, InputError, KvexpError
-from kvexp.grid import Shard
+from kvexp.resolved import Shard
 from kvexp.shard import Place, run_shard
 
 ANCHOR = "unanchored"

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kvexp.compose import Selection
-from kvexp.grid import Shard, chosen, expected_minutes, shards
+from kvexp.grid import chosen, expected_minutes, shards
+from kvexp.resolved import AttentionShard, GenerationShard, Shard
 
 
 def study_plan(selection: Selection) -> dict[str, Any]:
@@ -18,7 +19,8 @@ def study_plan(selection: Selection) -> dict[str, Any]:
         "study": selection.study.name,
         "cluster": selection.cluster.name,
         "shards": len(made),
-        "generations": sum(_count(shard) for shard in made),
+        "generations": sum(map(_generations, made)),
+        "cells": sum(map(_cells, made)),
         "expected_minutes": _total(minutes),
         "suites": [
             _suite(name, selection, [s for s in made if s.suite == name])
@@ -29,25 +31,47 @@ def study_plan(selection: Selection) -> dict[str, Any]:
 
 
 def _suite(name: str, selection: Selection, made: list[Shard]) -> dict[str, Any]:
-    arms: Counter[str] = Counter()
-    for shard in made:
-        for arm in shard.places():
-            arms[arm.name] += len(shard.example_ids)
     return {
         "suite": name,
         "models": list(dict.fromkeys(shard.model.name for shard in made)),
         "tasks": list(dict.fromkeys(shard.task.name for shard in made)),
         "examples": sum(len(shard.example_ids) for shard in made),
-        "generations_per_example": len(made[0].places()),
         "shards": len(made),
-        "generations": sum(_count(shard) for shard in made),
-        "generations_by_arm": dict(arms),
+        "generations": sum(map(_generations, made)),
+        "generations_per_example": _per_example(made[0]),
+        "generations_by_arm": _by_arm(made),
+        "cells": sum(map(_cells, made)),
+        "cells_by_budget": _by_budget(made),
         "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
     }
 
 
-def _count(shard: Shard) -> int:
-    return len(shard.example_ids) * len(shard.places())
+def _by_arm(made: list[Shard]) -> dict[str, int]:
+    arms: Counter[str] = Counter()
+    for shard in made:
+        for arm in shard.places() if isinstance(shard, GenerationShard) else ():
+            arms[arm.name] += len(shard.example_ids)
+    return dict(arms)
+
+
+def _by_budget(made: list[Shard]) -> dict[str, int]:
+    budgets: Counter[str] = Counter()
+    for shard in made:
+        for budget in shard.attention.budgets if isinstance(shard, AttentionShard) else ():
+            budgets[f"{budget:g}"] += _cells(shard) // len(shard.attention.budgets)
+    return dict(budgets)
+
+
+def _per_example(shard: Shard) -> int:
+    return _generations(shard) // len(shard.example_ids)
+
+
+def _generations(shard: Shard) -> int:
+    return shard.n_rows if isinstance(shard, GenerationShard) else 0
+
+
+def _cells(shard: Shard) -> int:
+    return shard.n_cells if isinstance(shard, AttentionShard) else 0
 
 
 def _total(minutes: list[float | None]) -> float | None:
@@ -56,26 +80,36 @@ def _total(minutes: list[float | None]) -> float | None:
 
 
 def print_plan(plan: dict[str, Any], console: Console) -> None:
-    """The plan as two tables for a person: suites, then generations by arm and suite."""
+    """The plan as tables for a person: suites, then generations by arm and cells by budget."""
     suites = plan["suites"]
     table = Table("suite", "tasks", box=None, title=f"study {plan['study']}", title_justify="left")
-    for column in ("examples", "shards", "generations", "minutes"):
+    kinds = [kind for kind in ("generations", "cells") if plan[kind]]
+    for column in ("examples", "shards", *kinds, "minutes"):
         table.add_column(column, justify="right")
     for s in suites:
-        counts = [f"{s[key]:,}" for key in ("examples", "shards", "generations")]
-        minutes = _minutes(s["expected_minutes"])
-        table.add_row(s["suite"], ", ".join(s["tasks"]), *counts, minutes)
+        counts = [f"{s[key]:,}" for key in ("examples", "shards", *kinds)]
+        table.add_row(s["suite"], ", ".join(s["tasks"]), *counts, _minutes(s["expected_minutes"]))
     console.print(table)
-    by_arm = Table("arm", box=None, title="generations by arm", title_justify="left")
-    for s in suites:
-        by_arm.add_column(s["suite"], justify="right")
-    for arm in dict.fromkeys(arm for s in suites for arm in s["generations_by_arm"]):
-        by_arm.add_row(arm, *(f"{s['generations_by_arm'].get(arm, 0):,}" for s in suites))
-    console.print(by_arm)
+    _print_counts("arm", "generations", "generations_by_arm", suites, console)
+    _print_counts("budget", "attention cells", "cells_by_budget", suites, console)
+    counts = [f"{plan[kind]:,} {kind}" for kind in kinds]
     console.print(
-        f"{plan['shards']:,} shards, {plan['generations']:,} generations, "
+        f"{plan['shards']:,} shards, {', '.join(counts)}, "
         f"{_minutes(plan['expected_minutes'])} minutes expected on cluster={plan['cluster']}"
     )
+
+
+def _print_counts(axis: str, what: str, key: str, suites: list[dict[str, Any]], console: Console) -> None:
+    """One table, a column for every suite that has such rows; nothing if none has."""
+    there = [s for s in suites if s[key]]
+    if not there:
+        return
+    table = Table(axis, box=None, title=f"{what} by {axis}", title_justify="left")
+    for s in there:
+        table.add_column(s["suite"], justify="right")
+    for name in dict.fromkeys(name for s in there for name in s[key]):
+        table.add_row(name, *(f"{s[key].get(name, 0):,}" for s in there))
+    console.print(table)
 
 
 def _minutes(value: float | None) -> str:

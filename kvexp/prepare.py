@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvexp.answering import prompt_of
+import msgspec
+
 from kvexp.compose import Selection
-from kvexp.config import SuiteConf, TaskConf
+from kvexp.config import AttentionConf, SuiteBase, TaskConf
 from kvexp.errors import IntegrityError
-from kvexp.grid import Shard
+from kvexp.prompting import prompt_of
 from kvexp.records import Example, Reader, RecordError, encode
+from kvexp.resolved import Shard
 from kvexp.shard_log import on_disk, replace
 from kvexp.tasks import Question, Task, task
 
@@ -26,28 +28,60 @@ def grid_bytes(made: list[Shard]) -> bytes:
 
 
 def write_grid(results: Path, made: list[Shard]) -> None:
-    """Write grid.jsonl. Raises IntegrityError if generations of another grid have been begun."""
+    """Write grid.jsonl; suites may join or change until they are begun.
+
+    Raises IntegrityError if the grid of a begun suite is another one.
+    """
     body, path = grid_bytes(made), results / GRID
     with on_disk(results):
         results.mkdir(parents=True, exist_ok=True)
-        if not path.exists() or (path.read_bytes() != body and not _is_begun(results)):
-            replace(path, body)
-        elif path.read_bytes() != body:
+        if path.exists():
+            there = path.read_bytes()
+            if there == body:
+                return
+            _refuse_changed(path, there, body)
+        replace(path, body)
+
+
+def _refuse_changed(path: Path, there: bytes, body: bytes) -> None:
+    begun = _begun(path.parent)
+    if not begun:
+        return
+    before, after = _by_suite(path, there), _by_suite(path, body)
+    for suite in begun:
+        if before.get(suite) != after.get(suite):
             raise IntegrityError(
-                f"{path} expects other generations than this configuration: go back to it, or give the "
-                "new grid a name of its own with study.name=NAME"
+                f"{path} expects other rows of suite {suite} than this configuration, and the suite has been "
+                "begun: go back to it, or give the new grid a name of its own with study.name=NAME"
             )
 
 
-def _is_begun(results: Path) -> bool:
-    """Until a shard is begun, nothing depends on what was prepared."""
-    return any(results.glob("*/*/attempt-*.json"))
+class _Suite(msgspec.Struct):
+    """What must be known of a grid line here; whatever else it says is compared as bytes."""
+
+    suite: str
+
+
+def _by_suite(path: Path, body: bytes) -> dict[str, list[bytes]]:
+    lines: dict[str, list[bytes]] = {}
+    for number, line in enumerate(body.splitlines(), start=1):
+        try:
+            suite = msgspec.json.decode(line, type=_Suite).suite
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise IntegrityError(f"{path}:{number} is no line of a grid: restore the file") from None
+        lines.setdefault(suite, []).append(line)
+    return lines
+
+
+def _begun(results: Path) -> list[str]:
+    """Suites that have an attempt: until then, nothing depends on what was prepared."""
+    return sorted({path.parent.parent.name for path in results.glob("*/*/attempt-*.json")})
 
 
 def write_examples(results: Path, selection: Selection, load_tokenizer: Callable[[str], Any]) -> None:
     """Write examples/<suite>.<task>.jsonl where it is missing; tokenizers are loaded only if needed.
 
-    Raises IntegrityError if the questions there are others and generations have been begun.
+    Raises IntegrityError if the questions there are others and the suite has been begun.
     """
     folder = results / "examples"
     with on_disk(folder):
@@ -59,13 +93,16 @@ def write_examples(results: Path, selection: Selection, load_tokenizer: Callable
                 questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
                 if _holds(path, family, questions):
                     continue
-                if path.exists() and _is_begun(results):
+                if path.exists() and suite.name in _begun(results):
                     raise IntegrityError(
                         f"{path} holds other examples than this configuration: go back to it, or give the "
                         "new study a name of its own with study.name=NAME"
                     )
                 tokenizers = {m.name: load_tokenizer(m.name) for m in selection.models}
-                chat = {m.name: m.chat for m in selection.models}
+                chat = {
+                    m.name: suite.chat if isinstance(suite, AttentionConf) else m.chat
+                    for m in selection.models
+                }
                 examples = [_example(suite, conf, family, q, tokenizers, chat) for q in questions]
                 replace(path, b"".join(encode(e) + b"\n" for e in examples))
 
@@ -98,7 +135,7 @@ def _segments(family: Task, question: Question) -> dict[str, str]:
 
 
 def _example(
-    suite: SuiteConf,
+    suite: SuiteBase,
     conf: TaskConf,
     family: Task,
     question: Question,

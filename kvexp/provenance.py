@@ -17,27 +17,45 @@ PROTOCOL_FILES = (
     "design",
     "draws.py",
     "estimate.py",
+    "measuring.py",
     "places.py",
+    "prompting.py",
     "replay",
     "scores",
     "scoring.py",
     "tasks",
 )
+# Of these, what makes one kind of row only: the other kind's digest does not cover it.
+ONLY = {
+    "generations": (
+        "answering.py",
+        "places.py",
+        "replay/arm.py",
+        "replay/cache.py",
+        "replay/decode.py",
+        "replay/harness.py",
+        "replay/signals.py",
+    ),
+    "cells": ("measuring.py", "replay/cells.py", "replay/worlds.py"),
+}
 PART_FOLDERS = ("design", "scores", "tasks")
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "networkx", "hydra-core", "submitit", "msgspec")
 
 
-def protocol_digest(used: Collection[str], package: Path = PACKAGE) -> str:
-    """sha256 over the names and bytes of the files that make a study's data.
+def protocol_digest(kind: str, used: Collection[str], package: Path = PACKAGE) -> str:
+    """sha256 over the names and bytes of the files that make a study's rows of one kind.
 
-    `used` names the study's parts, as `scores/window`. A part that a study does not use makes none of its
-    data: adding one changes no digest.
+    `kind` is generations or cells; `used` names the study's parts, as `scores/window`. A part that a study
+    does not use makes none of its data: adding one changes no digest.
     """
+    others = {name for other, names in ONLY.items() if other != kind for name in names}
     total = hashlib.sha256()
     for name in PROTOCOL_FILES:
         path = package / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             inside = file.relative_to(package)
+            if inside.as_posix() in others:
+                continue
             if _is_part(inside) and inside.with_suffix("").as_posix() not in used:
                 continue
             digest = hashlib.sha256(file.read_bytes()).hexdigest()

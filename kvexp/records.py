@@ -4,13 +4,16 @@ A reader knows a kind or refuses it; unknown fields, NaN and infinities are refu
 the way out. A null means "undefined" or "does not apply", never zero. Field meanings stand beside the
 fields. Files of one study, below `results/<study>/`:
 
-    grid.jsonl                                   Expected, one per generation that must exist
+    grid.jsonl                                   Expected, one per generation that must exist,
+                                                 ExpectedCells, one per prompt of an attention suite
     examples/<suite>.<task>.jsonl                Example
     <suite>/<shard_id>/attempt-NNN.json          Attempt, one per process start
     <suite>/<shard_id>/generations.jsonl         Generation | Failed, appended
+    <suite>/<shard_id>/cells.jsonl               in an attention suite instead: Cell | World | Failed
     <suite>/<shard_id>/footer.json               Footer, last; no footer = not complete
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from functools import cache
@@ -81,6 +84,66 @@ class Expected(Keyed, frozen=True, kw_only=True, tag="expected/1"):
     """One generation that a complete study must contain."""
 
 
+class CellKey(NamedTuple):
+    """What makes a cell unique in a study."""
+
+    suite: str
+    model: str
+    task: str
+    example_id: str
+    budget: float
+    seed: int
+    offset: int
+    layer: int
+    head: int
+
+
+class WorldKey(NamedTuple):
+    """What makes one layer of one world unique in a study."""
+
+    suite: str
+    model: str
+    task: str
+    example_id: str
+    change: str
+    world: int
+    layer: int
+
+
+Change = Literal["permutation", "rotation"]
+CHANGES: tuple[Change, ...] = ("permutation", "rotation")
+
+
+class ExpectedCells(Record, frozen=True, kw_only=True, tag="expected_cells/1"):
+    """The cells and worlds that a complete study must contain for one prompt of an attention suite."""
+
+    suite: Id
+    shard_id: Id
+    model: Id
+    task: Id
+    example_id: Id
+    budgets: list[Fraction]
+    seeds: list[Seed]
+    offsets: list[Count]
+    layers: Count
+    heads: Count  # query heads of a layer
+    worlds: Count  # changed worlds of each change, beside world 0; 0: no demonstration on this prompt
+
+    def cell_keys(self) -> Iterator[CellKey]:
+        """A cell at every budget, seed, offset, layer and query head."""
+        here = (self.suite, self.model, self.task, self.example_id)
+        heads = (self.budgets, self.seeds, self.offsets, range(self.layers), range(self.heads))
+        for place in itertools.product(*heads):
+            yield CellKey(*here, *place)
+
+    def world_keys(self) -> Iterator[WorldKey]:
+        """World 0, as it is, and the changed ones, by layer."""
+        here = (self.suite, self.model, self.task, self.example_id)
+        worlds = range(self.worlds + 1) if self.worlds else range(0)
+        for place in itertools.product(CHANGES, worlds, range(self.layers)):
+            yield WorldKey(*here, *place)
+
+
 class Timings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds. All but `plan` are the batch's: the arms of an example share them."""
 
@@ -117,6 +180,90 @@ class Generation(Keyed, frozen=True, kw_only=True, tag="generation/1"):
     seconds: Timings
     stopped_by: Literal["stop_token", "length"]
     keep_digest: Digest | None  # sha256 of the packed keep masks (layer, KV head, token); null: full
+
+
+class Cell(Record, frozen=True, kw_only=True, tag="cell/1"):
+    """One query head of one layer at one later query and one budget: true errors and certificate (section 4).
+
+    Errors are |estimate - y| / (|y| + floor) against the attention output y over the whole cache. Numbers
+    are computed in float64 and written with 7 significant digits.
+    """
+
+    attempt: Count
+    suite: Id
+    shard_id: Id
+    model: Id
+    task: Id
+    example_id: Id
+    budget: Fraction
+    seed: Seed
+    offset: Count  # of the query's position from the first token that is fed after the eviction
+    layer: Count
+    head: Count  # query head
+    score: Id  # what the inclusion probabilities and top-k are made from
+    evictable: Count  # tokens in the cache when eviction happened
+    expected_kept: Radius  # sum of pi of the KV head; the budget, unless the allocation under-spends
+    kept: Count  # tokens that the Poisson draw kept, KV head
+    tail_kept: Count  # of these, tokens that could have been evicted (pi < 1)
+    uniform_kept: Count  # tokens that the uniform draw kept, KV head
+    norm: Radius  # |y|
+    estimate_norm: Radius  # |y^| of Poisson with the Hajek offset
+    hajek: Radius  # error of Poisson with the offset
+    no_offset: Radius  # error of the same draw without the offset
+    topk: Radius  # error of the highest scores at the same budget
+    uniform: Radius  # error of a uniform draw of the same expected size, with the offset
+    variance: Radius  # V of Theorem 2
+    largest: Radius  # b of eq. (4), the root of V's largest term
+    certificate: Radius  # eq. (4)
+    covered: bool  # |y^ - y| <= certificate * (|y^| + floor)
+    rare_attention: Share  # attention over the whole cache that falls on tokens with pi < 1e-3
+
+    @property
+    def key(self) -> CellKey:
+        return CellKey(
+            self.suite,
+            self.model,
+            self.task,
+            self.example_id,
+            self.budget,
+            self.seed,
+            self.offset,
+            self.layer,
+            self.head,
+        )
+
+
+class World(Record, frozen=True, kw_only=True, tag="world/1"):
+    """One layer of one world in which the values of top-k's evicted tokens are others (Theorem 1, Remark 1).
+
+    Keys, retained values and the Poisson keep set are the same in all worlds of a prompt. Lists run over
+    query heads.
+    """
+
+    attempt: Count
+    suite: Id
+    shard_id: Id
+    model: Id
+    task: Id
+    example_id: Id
+    budget: Fraction
+    seed: Seed
+    offset: Count
+    change: Change  # permutation: among the evicted tokens; rotation: each about the origin, norms kept
+    world: Count  # 0: the values as they are
+    layer: Count
+    score: Id  # of both top-k and Poisson; the rotation's reads value norms
+    statistics: Digest  # sha256 of the bytes of everything that top-k can compute online
+    topk: list[Radius]  # true errors
+    hajek: list[Radius]
+    certificate: list[Radius]
+    covered: list[bool]
+
+    @property
+    def key(self) -> WorldKey:
+        return WorldKey(
+            self.suite, self.model, self.task, self.example_id, self.change, self.world, self.layer
+        )
 
 
 class Failed(Record, frozen=True, kw_only=True, tag="failed/1"):
@@ -181,9 +328,9 @@ class Footer(Record, frozen=True, kw_only=True, tag="footer/1"):
     shard_id: Id
     shard_digest: Digest
     rows: Count
-    sha256: Digest  # of generations.jsonl
+    sha256: Digest  # of generations.jsonl or cells.jsonl
     segments: list[Segment]
-    model_seconds: float  # prefill, plans and decoding of the rows; loading and waiting not counted
+    model_seconds: float | None  # prefill, plans, decoding; loading and waiting not counted; null: cells
     ended_at: str
 
 

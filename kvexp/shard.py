@@ -5,9 +5,10 @@ made, since every draw is keyed by what it is for.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,12 +16,13 @@ from kvexp import provenance, shard_log
 from kvexp.answering import answer
 from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
-from kvexp.grid import Shard
-from kvexp.records import Attempt, Failed, Key, RecordError
+from kvexp.measuring import measure
+from kvexp.records import Attempt, Failed, RecordError
 from kvexp.replay.model import Loaded
 from kvexp.replay.prompt import TooLong
-from kvexp.shard_log import Log, State
-from kvexp.tasks import task
+from kvexp.resolved import AttentionShard, GenerationShard, Shard
+from kvexp.shard_log import Log, Row, State
+from kvexp.tasks import Question, Task, task
 from kvexp.terminal import printable
 
 
@@ -41,13 +43,13 @@ def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> N
     Raises IncompleteError if examples failed or the disk is full (rows so far are kept), IntegrityError
     if the folder belongs to another configuration, anchor or protocol.
     """
-    with shard_log.locked_log(place.folder) as log:
-        state = shard_log.read_state(place.folder)
+    with shard_log.locked_log(place.folder, shard.log) as log:
+        state = shard_log.read_state(place.folder, shard.log)
         _refuse_foreign(shard, place, state)
         _refuse_unexpected(shard, place, state)
         if state.footer is not None:
             return
-        missing = {e.key for e in shard.expected()} - state.rows.keys()
+        missing = set(shard.keys()) - state.rows.keys()
         if missing or not state.attempts:
             with shard_log.on_disk(place.folder):
                 log.drop_torn_line()
@@ -62,7 +64,7 @@ def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> N
                     "missing and a later submit tries them again"
                 )
         with shard_log.on_disk(place.folder):
-            shard_log.close(place.folder, shard.digest)
+            shard_log.close(place.folder, shard.digest, shard.log)
 
 
 def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
@@ -81,10 +83,10 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
 
 
 def _refuse_unexpected(shard: Shard, place: Place, state: State) -> None:
-    extra = state.rows.keys() - {e.key for e in shard.expected()}
+    extra = state.rows.keys() - set(shard.keys())
     if extra:
         raise IntegrityError(
-            f"{place.folder / shard_log.LOG} holds {len(extra)} rows that the shard does not expect (one is "
+            f"{place.folder / shard.log} holds {len(extra)} rows that the shard does not expect (one is "
             f"{' '.join(map(str, next(iter(extra))))}): restore the log or move the shard's folder away"
         )
 
@@ -113,7 +115,7 @@ def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
 
 
 def _answer_missing(
-    shard: Shard, place: Place, log: Log, missing: set[Key], attempt: int, loaded: Loaded
+    shard: Shard, place: Place, log: Log, missing: set[Any], attempt: int, loaded: Loaded
 ) -> list[Failed]:
     """Answer every example that lacks a row; what failed."""
     family = task(shard.task.family, **shard.task.params)
@@ -126,8 +128,8 @@ def _answer_missing(
         if example_id not in lacking:
             continue
         try:
-            answers = answer(shard, place.anchor, family, questions[example_id], attempt, loaded)
-            lines = shard_log.to_lines([row for row in answers if row.key in missing])
+            rows = _rows(shard, place.anchor, family, questions[example_id], attempt, loaded)
+            lines = shard_log.to_lines([row for row in rows if row.key in missing])
         # OutOfMemoryError is a RuntimeError; a RecordError is an answer with NaN or the like.
         except (InputError, MemoryError, RuntimeError, RecordError) as error:
             failures.append(_failed(shard, example_id, attempt, error))
@@ -135,6 +137,16 @@ def _answer_missing(
         with shard_log.on_disk(place.folder):
             log.append(lines)
     return failures
+
+
+def _rows(
+    shard: Shard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
+) -> Sequence[Row]:
+    if isinstance(shard, AttentionShard):
+        return measure(shard, anchor, family, question, attempt, loaded)
+    if isinstance(shard, GenerationShard):
+        return answer(shard, anchor, family, question, attempt, loaded)
+    raise TypeError(f"nothing makes the rows of a {type(shard).__name__}")
 
 
 def _failed(shard: Shard, example_id: str, attempt: int, error: Exception) -> Failed:

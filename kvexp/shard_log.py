@@ -18,24 +18,25 @@ from kvexp import provenance
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.records import (
     Attempt,
+    Cell,
     Failed,
     Footer,
     Generation,
-    Key,
     Reader,
     Record,
     RecordError,
     Segment,
+    World,
     encode,
 )
 
-LOG = "generations.jsonl"
+GENERATIONS, CELLS = "generations.jsonl", "cells.jsonl"  # the log of a shard, by what its rows are
 FOOTER = "footer.json"
 LOCK_TRIES = 10
-Row = Generation | Failed
+Row = Generation | Cell | World
 
 
-def to_lines(rows: Sequence[Row]) -> bytes:
+def to_lines(rows: Sequence[Row | Failed]) -> bytes:
     """Rows as they stand in the log. Raises RecordError for what no reader would accept."""
     return b"".join(encode(row) + b"\n" for row in rows)
 
@@ -44,21 +45,21 @@ def to_lines(rows: Sequence[Row]) -> bytes:
 class State:
     """What a shard's folder holds."""
 
-    rows: dict[Key, Generation]
+    rows: dict[Any, Row]  # by key
     failed: list[Failed]  # examples whose last try failed
     attempts: list[Attempt]
     footer: Footer | None
 
 
-def read_state(folder: Path) -> State:
+def read_state(folder: Path, log: str = GENERATIONS) -> State:
     """The folder of a shard; empty if there is none. Raises IntegrityError for what does not belong there."""
     attempts = [_read_one(path, Attempt) for path in sorted(folder.glob("attempt-*.json"))]
     numbers = {attempt.number for attempt in attempts}
-    rows: dict[Key, Generation] = {}
+    rows: dict[Any, Row] = {}
     failed: dict[str, Failed] = {}
-    for number, line in whole_lines(folder / LOG):
-        where = f"{folder / LOG}:{number}"
-        row = _read_row(where, line)
+    for number, line in whole_lines(folder / log):
+        where = f"{folder / log}:{number}"
+        row = _read_row(where, line, _readers[log])
         if (row.suite, row.shard_id) != (folder.parent.name, folder.name):
             raise IntegrityError(
                 f"{where} belongs to {row.suite}/{row.shard_id}: move the line to its folder"
@@ -72,20 +73,20 @@ def read_state(folder: Path) -> State:
         else:
             rows[row.key] = row
             failed.pop(row.example_id, None)
-    return State(rows, list(failed.values()), attempts, _footer(folder, len(rows)))
+    return State(rows, list(failed.values()), attempts, _footer(folder, log, len(rows)))
 
 
-def _footer(folder: Path, rows: int) -> Footer | None:
+def _footer(folder: Path, log: str, rows: int) -> Footer | None:
     """The footer, if there is one. Raises IntegrityError if the log is not the one that it closed."""
     if not (folder / FOOTER).exists():
         return None
     footer = read_footer(folder)
-    if footer.rows != rows or footer.sha256 != _sha256(folder / LOG):
-        raise IntegrityError(_changed(folder))
+    if footer.rows != rows or footer.sha256 != _sha256(folder / log):
+        raise IntegrityError(_changed(folder / log))
     return footer
 
 
-def check_closed(folder: Path, shard_digest: str) -> None:
+def check_closed(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
     """Raises IntegrityError unless a complete shard is what was asked for and as its footer left it."""
     footer = read_footer(folder)
     if footer.shard_digest != shard_digest:
@@ -93,12 +94,12 @@ def check_closed(folder: Path, shard_digest: str) -> None:
             f"{folder} is complete, but was made under another configuration or protocol: go back to it, "
             "move the folder away, or run under another name with study.name=NAME"
         )
-    if footer.sha256 != _sha256(folder / LOG):
-        raise IntegrityError(_changed(folder))
+    if footer.sha256 != _sha256(folder / log):
+        raise IntegrityError(_changed(folder / log))
 
 
-def _changed(folder: Path) -> str:
-    return f"{folder / LOG} was changed after {FOOTER} closed it: restore it or move the shard's folder away"
+def _changed(path: Path) -> str:
+    return f"{path} was changed after {FOOTER} closed it: restore it or move the shard's folder away"
 
 
 def read_footer(folder: Path) -> Footer:
@@ -133,15 +134,18 @@ def whole_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-_row_reader: Reader[Row] = Reader(Row)
+_readers: dict[str, Reader[Any]] = {
+    GENERATIONS: Reader(Generation | Failed),
+    CELLS: Reader(Cell | World | Failed),
+}
 
 
-def _read_row(where: str, line: bytes) -> Row:
+def _read_row(where: str, line: bytes, reader: Reader[Any]) -> Any:
     try:
-        return _row_reader(line)
+        return reader(line)
     except RecordError as error:
         raise IntegrityError(
-            f"{where} is not a generation of this version of kvexp ({error}): "
+            f"{where} is not a row of this version of kvexp ({error}): "
             "restore the line or move the shard's folder away"
         ) from None
 
@@ -172,8 +176,8 @@ def on_disk(folder: Path) -> Iterator[None]:
 class Log:
     """The open, locked log of a shard."""
 
-    def __init__(self, folder: Path, descriptor: int) -> None:
-        self.folder = folder
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
         self._descriptor = descriptor
 
     def append(self, body: bytes) -> None:
@@ -189,22 +193,22 @@ class Log:
 
     def drop_torn_line(self) -> None:
         """Cut what a kill left after the last line break."""
-        whole = sum(len(line) for _, line in whole_lines(self.folder / LOG))
+        whole = sum(len(line) for _, line in whole_lines(self.path))
         if whole < os.fstat(self._descriptor).st_size:
             os.ftruncate(self._descriptor, whole)
 
 
 @contextmanager
-def locked_log(folder: Path) -> Iterator[Log]:
+def locked_log(folder: Path, log: str = GENERATIONS) -> Iterator[Log]:
     """Open the log for this process alone. Raises IncompleteError if another process writes it."""
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        is_file(folder / LOG)
-        descriptor = os.open(folder / LOG, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        is_file(folder / log)
+        descriptor = os.open(folder / log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         if not _lock(descriptor):
             raise IncompleteError(f"{folder} is being written by another process: wait for it")
-        yield Log(folder, descriptor)
+        yield Log(folder / log, descriptor)
     finally:
         os.close(descriptor)
 
@@ -221,10 +225,10 @@ def _lock(descriptor: int) -> bool:
     return False
 
 
-def is_locked(folder: Path) -> bool:
+def is_locked(folder: Path, log: str = GENERATIONS) -> bool:
     """Whether a process is writing the log now."""
     try:
-        with (folder / LOG).open("rb") as file:
+        with (folder / log).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -264,15 +268,15 @@ def _written_beside(path: Path, body: bytes) -> Iterator[Path]:
         os.close(folder)
 
 
-def close(folder: Path, shard_digest: str) -> None:
+def close(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
     """Write the footer, last. Footer, log and attempts then never change."""
-    state = read_state(folder)
+    state = read_state(folder, log)
     by_attempt = [sum(r.attempt == a.number for r in state.rows.values()) for a in state.attempts]
     footer = Footer(
         shard_id=state.attempts[0].shard_id,
         shard_digest=shard_digest,
         rows=len(state.rows),
-        sha256=_sha256(folder / LOG),
+        sha256=_sha256(folder / log),
         segments=[
             Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
             for a, rows in zip(state.attempts, by_attempt, strict=True)
@@ -283,8 +287,11 @@ def close(folder: Path, shard_digest: str) -> None:
     replace(folder / FOOTER, encode(footer) + b"\n")
 
 
-def _model_seconds(rows: list[Generation]) -> float:
-    """Each example's prefill once, each group's decoding once, each plan."""
+def _model_seconds(all_rows: list[Row]) -> float | None:
+    """Each example's prefill once, each group's decoding once, each plan; None: cells are not timed."""
+    rows = [row for row in all_rows if isinstance(row, Generation)]
+    if not rows:
+        return None
     prefills = {(r.example_id, r.attempt): r.seconds.prefill for r in rows}
     groups = {(r.example_id, r.attempt, r.budget or 1.0): r.seconds.decode for r in rows}
     return sum(prefills.values()) + sum(groups.values()) + sum(r.seconds.plan for r in rows)

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from kvexp import shard_log
 from kvexp.errors import IntegrityError
-from kvexp.grid import Shard
 from kvexp.launch import folder_of
+from kvexp.resolved import Shard
 from kvexp.terminal import printable
 
 
@@ -21,8 +21,8 @@ class ShardStatus:
 
     Attributes:
         state: complete, running, failed (some example failed), partial, waiting, or broken.
-        done: generations that are there.
-        expected: generations that a complete shard holds.
+        done: rows that are there, generations or cells.
+        expected: rows that a complete shard holds.
         idle_seconds: since the log last grew; None without a log.
         note: what is wrong, or empty.
     """
@@ -37,12 +37,12 @@ class ShardStatus:
 
 def shard_status(results: Path, shard: Shard) -> ShardStatus:
     """Reads the folder of one shard; a broken log is a state, not an error."""
-    folder, expected = folder_of(results, shard), sum(1 for _ in shard.expected())
+    folder, expected = folder_of(results, shard), shard.n_rows
     idle = None
     try:
-        log = folder / shard_log.LOG
+        log = folder / shard.log
         idle = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
-        state = shard_log.read_state(folder)
+        state = shard_log.read_state(folder, shard.log)
     except (IntegrityError, OSError) as error:
         return ShardStatus(shard.shard_id, "broken", 0, expected, idle, str(error))
     word, note = "waiting", ""
@@ -51,7 +51,7 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
         if state.footer.shard_digest != shard.digest:
             commit = (state.attempts[-1].git_commit or "unknown")[:7]
             note = f"made under another configuration or protocol, at commit {commit}"
-    elif shard_log.is_locked(folder):
+    elif shard_log.is_locked(folder, shard.log):
         word = "running"
     elif state.failed:
         word = "failed"
@@ -82,7 +82,7 @@ def print_status(study: str, rows: list[ShardStatus], console: Console) -> None:
         console.print(Text(f"{who}: {printable(note)}"))
     done, expected = sum(r.done for r in rows), sum(r.expected for r in rows)
     whole = sum(r.state == "complete" for r in rows)
-    console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} generations")
+    console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} rows")
 
 
 def _duration(seconds: float) -> str:

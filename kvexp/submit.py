@@ -17,7 +17,7 @@ from kvexp.config import ModelConf
 from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.prepare import write_examples, write_grid
-from kvexp.shard_log import LOG, check_closed
+from kvexp.shard_log import check_closed
 from kvexp.terminal import printable
 
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
@@ -27,13 +27,13 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     """Run the chosen shards that have no footer; the exit code is that of the worst outcome."""
     results = root / "results" / selection.study.name
     made = shards(selection)
+    wanted = chosen(made, selection)
     write_grid(results, made)
     write_examples(results, selection, _tokenizers(selection))
-    wanted = chosen(made, selection)
     todo = [s for s in wanted if not launch.is_complete(results, s)]
     for shard in wanted:
         if shard not in todo:
-            check_closed(launch.folder_of(results, shard), shard.digest)
+            check_closed(launch.folder_of(results, shard), shard.digest, shard.log)
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
         f"{len(todo)} to run on cluster={selection.cluster.name}"
@@ -66,13 +66,13 @@ def _tokenizers(selection: Selection) -> Any:
 
 def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path, console: Console) -> int:
     todo = [job.shard for job in jobs]
-    count = RowCount([launch.folder_of(results, s) / LOG for s in todo])
-    before, total = count(), sum(len(s.example_ids) * len(s.places()) for s in todo)
+    count = RowCount([launch.folder_of(results, s) / s.log for s in todo])
+    before, total = count(), sum(s.n_rows for s in todo)
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("generations, ETA"),
+        TextColumn("rows, ETA"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
@@ -123,4 +123,4 @@ class RowCount:
 def _plain_line(done: int, before: int, total: int, seconds: float) -> str:
     rate = (done - before) / seconds if seconds > 0 else 0
     eta = f"{(total - done) / rate / 60:.1f} min" if rate > 0 else "unknown"
-    return f"{done:,} of {total:,} generations, ETA {eta}"
+    return f"{done:,} of {total:,} rows, ETA {eta}"

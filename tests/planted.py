@@ -1,12 +1,14 @@
 """Planted results folders: logs with known truths, for tests of the analysis.
 
-`plan` lists the grid of a study shaped like `embedded` or `demo`; `write` turns it into a results folder
-with attempts and footers. What each row says is decided by a `World`, whose knobs are the truths, or by
-any function of the row, so a test can plant exactly the verdict it wants.
+`plan` lists the grid of a study shaped like `embedded` or `demo`, `prompts` that of an attention suite;
+`write` turns them into a results folder with attempts and footers. What each row says is decided by a
+`World`, whose knobs are the truths, or by any function of the row, so a test can plant exactly the verdict
+it wants; what a cell says by a `Heads` or any function of its key.
 """
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,9 +19,20 @@ import msgspec
 import numpy as np
 
 from kvexp import records
-from kvexp.records import Attempt, Expected, Footer, Generation, Segment, Timings
+from kvexp.records import (
+    Attempt,
+    Cell,
+    CellKey,
+    Expected,
+    ExpectedCells,
+    Footer,
+    Generation,
+    Segment,
+    Timings,
+    WorldKey,
+)
 
-SHORT, LONG = "embedded-1k", "embedded-2k"
+SHORT, LONG, ATTENTION = "embedded-1k", "embedded-2k", "attention"
 TASKS = ("passcodes", "words", "facts")
 BUDGETS = {0: (0.25, 0.5), 1: (0.125, 0.25, 0.5)}
 STREAM_ARMS = ("streaming_llm", "h2o", "snapkv")
@@ -34,6 +47,7 @@ ABSENT = {
     "poisson": {"margin"},
 }
 DIGEST = "0" * 64
+DELTA, FLOOR = 0.1, 1e-9  # of the certificate
 
 
 def plan(
@@ -75,6 +89,38 @@ def _arms(budgets: Iterable[float]) -> Iterable[tuple[str, Any, float | None, in
                 yield "poisson", condition, budget, seed
 
 
+def prompts(
+    suite: str = ATTENTION,
+    *,
+    models: Iterable[str] = ("smollm2-135m",),
+    examples: int = 12,
+    budgets: Iterable[float] = (0.125, 0.25, 0.5),
+    offsets: Iterable[int] = (16,),
+    layers: int = 2,
+    heads: int = 3,
+    worlds: int = 2,
+    shard_examples: int = 6,
+) -> list[ExpectedCells]:
+    """The grid of an attention suite: 6 cells a prompt and budget; the first two prompts carry worlds."""
+    return [
+        ExpectedCells(
+            suite=suite,
+            shard_id=f"{suite}.{model}.prose.{number // shard_examples:03d}",
+            model=model,
+            task="prose",
+            example_id=f"prose-{number:04d}",
+            budgets=list(budgets),
+            seeds=[0],
+            offsets=list(offsets),
+            layers=layers,
+            heads=heads,
+            worlds=worlds * (number < 2),
+        )
+        for model in models
+        for number in range(examples)
+    ]
+
+
 @dataclass
 class World:
     """Truths that a study is planted with; a row is a pure function of its key and these.
@@ -107,16 +153,68 @@ class World:
         return answer
 
 
+@dataclass
+class Heads:
+    """Truths that an attention suite is planted with; a cell is a pure function of its key and these.
+
+    `tax` shifts the error of Poisson against that of top-k, so it is the difference of their medians.
+    """
+
+    coverage: Callable[[float], float] = lambda budget: 0.97  # share of covered cells
+    blind: Callable[[float], bool] = lambda budget: False  # the certificate covers all and knows nothing
+    tax: Callable[[float], float] = lambda budget: -0.01
+    seed: int = 0
+
+    def __call__(self, key: CellKey) -> dict[str, Any]:
+        """Norms, errors and certificate of one cell, `covered` included."""
+        prompt, here = key[:4], tuple(key)
+        spread = 0.5 * _normal(self.seed, "prompt", *prompt) + _normal(self.seed, "cell", *here)
+        hajek = _written(0.05 + 0.05 * math.exp(spread) / math.sqrt(key.budget))
+        norm = _written(1.0 + _uniform(self.seed, "norm", *here))
+        estimate_norm = _written(norm * (1 + 0.1 * _normal(self.seed, "estimate", *here) / 6))
+        luck, much = (_uniform(self.seed, name, *here) for name in ("covered", "ratio"))
+        is_covered = luck < self.coverage(key.budget)
+        ratio = 0.2 + 0.7 * much if is_covered else 1.1 + much
+        bound = hajek * (norm + FLOOR) / ratio
+        if self.blind(key.budget):
+            is_covered, bound = True, 1000.0 + much
+        level = math.log(1 / DELTA)
+        return {
+            "norm": norm,
+            "estimate_norm": estimate_norm,
+            "hajek": hajek,
+            "no_offset": _written(1.5 * hajek),
+            "topk": _written(hajek - self.tax(key.budget)),
+            "uniform": _written(3 * hajek),
+            "variance": _written((0.7 * bound) ** 2 / (2 * level)),
+            "largest": _written(0.3 * bound / level),
+            "certificate": _written(bound / (estimate_norm + FLOOR)),
+            "covered": is_covered,
+            "rare_attention": _written(0.1 * much),
+        }
+
+
+def _written(value: float) -> float:
+    """With the digits that a log has."""
+    return float(f"{value:.7g}")
+
+
 def write(
     folder: Path,
-    grid: list[Expected],
+    grid: list[Any],
     world: Callable[[Expected], dict[str, Any]],
     *,
+    heads: Callable[[CellKey], dict[str, Any]] | None = None,
     order: Callable[[list[Any]], list[Any]] = lambda rows: rows,
 ) -> Path:
-    """A complete results folder; `order` may shuffle lines and shards."""
+    """A complete results folder; `order` may shuffle lines and shards.
+
+    The grid may hold prompts beside generations; their cells say what `heads` tells.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "grid.jsonl").write_bytes(lines(order(list(grid))))
+    _write_cells(folder, [row for row in grid if isinstance(row, ExpectedCells)], heads or Heads(), order)
+    grid = [row for row in grid if isinstance(row, Expected)]
     shards: dict[tuple[str, str], list[Expected]] = defaultdict(list)
     for row in grid:
         shards[row.suite, row.shard_id].append(row)
@@ -130,9 +228,87 @@ def write(
     return folder
 
 
+def _write_cells(
+    folder: Path,
+    grid: list[ExpectedCells],
+    heads: Callable[[CellKey], dict[str, Any]],
+    order: Callable[[list[Any]], list[Any]],
+) -> None:
+    shards: dict[tuple[str, str], list[ExpectedCells]] = defaultdict(list)
+    for prompt in grid:
+        shards[prompt.suite, prompt.shard_id].append(prompt)
+    for (suite, shard_id), here in order(list(shards.items())):
+        shard = folder / suite / shard_id
+        shard.mkdir(parents=True)
+        # The code that measures cells is not that which makes generations.
+        first = attempt(shard_id, config=resolved_cells(here), protocol_digest="4" * 64)
+        (shard / "attempt-001.json").write_bytes(records.encode(first))
+        rows: list[Any] = [cell(prompt, key, heads(key)) for prompt in here for key in prompt.cell_keys()]
+        rows += [layer_of_world(prompt, key) for prompt in here for key in prompt.world_keys()]
+        (shard / "cells.jsonl").write_bytes(lines(order(rows)))
+        close(shard)
+
+
+def cell(prompt: ExpectedCells, key: CellKey, told: dict[str, Any]) -> Cell:
+    """A cell with the given errors and certificate; everything else is filler."""
+    kept = round(1000 * key.budget)
+    return Cell(
+        **key._asdict(),
+        attempt=1,
+        shard_id=prompt.shard_id,
+        score="window",
+        evictable=1000,
+        expected_kept=float(kept),
+        kept=kept + 3,
+        tail_kept=kept // 2,
+        uniform_kept=kept - 2,
+        **told,
+    )
+
+
+def layer_of_world(prompt: ExpectedCells, key: WorldKey) -> records.World:
+    """A layer of a world: top-k sees nothing of it, and its error moves."""
+    heads = [_uniform(*key, head) for head in range(prompt.heads)]
+    return records.World(
+        **key._asdict(),
+        attempt=1,
+        shard_id=prompt.shard_id,
+        budget=prompt.budgets[0],
+        seed=0,
+        offset=prompt.offsets[0],
+        score="window" if key.change == "permutation" else "value_weighted",
+        statistics=hashlib.sha256(f"{key[:5]} {key.layer}".encode()).hexdigest(),
+        topk=[_written(0.01 + value) for value in heads],
+        hajek=[_written(0.1 * value) for value in heads],
+        certificate=[_written(0.3 * value) for value in heads],
+        covered=[True] * prompt.heads,
+    )
+
+
+def resolved_cells(here: list[ExpectedCells]) -> dict[str, Any]:
+    """A shard of an attention suite that expects these prompts."""
+    first = here[0]
+    return {
+        "version": 1,
+        "suite": first.suite,
+        "model": {"name": first.model, "layers": first.layers, "query_heads": first.heads},
+        "task": {"name": first.task},
+        "protocol": {"delta": DELTA, "norm_floor": FLOOR},
+        "attention": {
+            "budgets": first.budgets,
+            "seeds": first.seeds,
+            "query_offsets": first.offsets,
+            "worlds": max([prompt.worlds for prompt in here]),
+        },
+        "example_ids": [prompt.example_id for prompt in here],
+        "world_ids": [prompt.example_id for prompt in here if prompt.worlds],
+    }
+
+
 def close(shard: Path) -> None:
     """Write the footer that fits the log as it stands."""
-    data = (shard / "generations.jsonl").read_bytes()
+    names = ("generations.jsonl", "cells.jsonl")
+    data = next(shard / name for name in names if (shard / name).exists()).read_bytes()
     rows = data.count(b"\n") - data.count(b'{"kind":"failed/1"')
     first = json.loads((shard / "attempt-001.json").read_bytes())
     footer = Footer(

@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from kvexp.compose import Selection, _Composer, select
-from kvexp.grid import Shard, shards
+from kvexp.grid import shards
+from kvexp.resolved import Shard
 
 ROOT = Path(__file__).parent.parent
 STUDY = """
@@ -94,17 +95,20 @@ torch.set_num_threads(1)
 # Hydra needs 50 ms to compose one file, ten files make a study, and hundreds of tests select one: the
 # same words in the same group are composed once. tests/test_config.py uses the real thing.
 real_one = _Composer.one
-_made: dict[tuple[object, ...], object] = {}
+_made: dict[tuple[object, ...], tuple[object, set[str]]] = {}
 
 
 def _one(self: _Composer, group: str, name: str, listed_by: str = "") -> object:
     changes = [c for c in self.changes[group] if c.item in (None, name)]
     words = tuple((p.name, p.read_bytes()) for p in sorted((self.folder / group).glob("*.yaml")))
-    key = (group, name, tuple(c.override for c in changes), words)
+    key = (group, name, tuple(c.text for c in changes), words)
     if key not in _made:
-        _made[key] = real_one(self, group, name, listed_by)
-    self._used.update(c.text for c in changes)
-    return copy.deepcopy(_made[key])
+        before, self._used = self._used, set()
+        _made[key] = real_one(self, group, name, listed_by), self._used
+        self._used |= before
+    made, used = _made[key]
+    self._used |= used
+    return copy.deepcopy(made)
 
 
 _Composer.one = _one

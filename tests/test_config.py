@@ -83,22 +83,26 @@ def test_an_override_of_one_item_touches_only_it(root):
     }
     assert after.suites == before.suites
     demo = select(["study=demo", "suite.demo-512.n_examples=3"], root)
-    assert {s.name: s.n_examples for s in demo.suites} == {"demo-512": 3, "demo-1k": 16}
+    assert {s.name: s.n_examples for s in demo.suites} == {"demo-512": 3, "demo-1k": 16, "demo-attention": 12}
 
 
 def test_an_override_of_a_group_touches_all_of_it(root):
     demo = select(["study=demo", "suite.n_examples=3"], root)
-    assert [s.n_examples for s in demo.suites] == [3, 3]
+    assert [s.n_examples for s in demo.suites] == [3, 3, 3]
 
 
 def test_the_longest_name_owns_an_override(root):
     """`llama-3` must not take what is said of `llama-3.1`."""
-    for name in ("llama-3", "llama-3.1"):
+    for name in ("llama-3", "llama-3.1", "qwen2.5-1.5b"):
         project.write(root, f"model/{name}", f"defaults: [base_model, _self_]\nname: {name}\nsource: hub/x\n")
     models = project.selected(
-        root, "study.models=[llama-3,llama-3.1]", "model.llama-3.1.dtype=bfloat16"
+        root,
+        "study.models=[llama-3,llama-3.1,qwen2.5-1.5b]",
+        "model.llama-3.1.dtype=bfloat16",
+        "model.qwen2.5-1.5b.dtype=float16",
     ).models
-    assert {m.name: m.dtype for m in models} == {"llama-3": "float32", "llama-3.1": "bfloat16"}
+    dtypes = {"llama-3": "float32", "llama-3.1": "bfloat16", "qwen2.5-1.5b": "float16"}
+    assert {m.name: m.dtype for m in models} == dtypes
 
 
 def test_a_choice_may_be_a_list(root):
@@ -109,7 +113,7 @@ def test_a_choice_may_be_a_list(root):
         "task": ["words"],
         "model": ["smollm2-135m"],
     }
-    assert len(demo.suites) == 2
+    assert len(demo.suites) == 3
 
 
 def test_the_root_is_found_from_below_and_missed_elsewhere(root, tmp_path):

@@ -10,7 +10,7 @@ from kvexp import launch
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import InputError, IntegrityError
 from kvexp.launch import Outcome, ShardJob
-from kvexp.shard_log import FOOTER, LOG
+from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project
 
 LOCAL = ClusterConf(name="local", executor="local")
@@ -83,8 +83,8 @@ def test_an_early_end_shows_the_last_words_and_where_the_rest_is(job, tmp_path, 
 def test_a_mistake_becomes_an_outcome_with_its_exit_code(job, monkeypatch):
     monkeypatch.setattr(launch, "load_model", lambda *_: (_ for _ in ()).throw(InputError("no model")))
     assert job() == Outcome(job.shard.shard_id, 2, "no model")
-    job.place.folder.joinpath(LOG).unlink()
-    job.place.folder.joinpath(LOG).mkdir()
+    job.place.folder.joinpath(GENERATIONS).unlink()
+    job.place.folder.joinpath(GENERATIONS).mkdir()
     assert job().exit_code == IntegrityError.exit_code
 
 

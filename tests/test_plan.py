@@ -28,16 +28,23 @@ def plan(root, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize(("study", "arms"), [("demo", [17, 25]), ("embedded", [20, 28])])
+@pytest.mark.parametrize(("study", "arms"), [("demo", [17, 25, 0]), ("embedded", [20, 28, 0])])
 def test_the_studies_that_ship(study, arms):
     made = study_plan(select([f"study={study}"], ROOT))
     assert [s["generations_per_example"] for s in made["suites"]] == arms
     for suite in made["suites"]:
         assert suite["generations"] == suite["examples"] * suite["generations_per_example"]
         assert suite["generations"] == sum(suite["generations_by_arm"].values())
+        assert suite["cells"] == sum(suite["cells_by_budget"].values())
+    assert made["cells"] == {"demo": 12 * 3 * 270, "embedded": 36 * 3 * 270}[study]
     assert made["generations"] == sum(s["generations"] for s in made["suites"])
     assert made["shards"] == len(made["shard_ids"]) == len(set(made["shard_ids"]))
     assert made["expected_minutes"] > 0
+
+
+def test_the_paper_counts_its_cells_without_weights():
+    made = study_plan(select(["study=paper", "suite=attention"], ROOT))
+    assert made["suites"][0]["cells_by_budget"] == {"0.125": 12096, "0.25": 12096, "0.5": 12096}
 
 
 def test_json_is_json_and_agrees_with_the_table(plan):

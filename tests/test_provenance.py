@@ -18,16 +18,16 @@ def package(tmp_path):
 
 
 def test_a_copy_elsewhere_has_the_same_digest(package):
-    assert protocol_digest(USED, package) == protocol_digest(USED)
+    assert protocol_digest("generations", USED, package) == protocol_digest("generations", USED)
 
 
 def test_adding_a_part_or_changing_one_that_is_not_used_changes_nothing(package):
-    before = protocol_digest(USED, package)
+    before = protocol_digest("generations", USED, package)
     for folder in ("scores", "design", "tasks"):
         (package / folder / "mine.py").write_text("x = 1\n")
     (package / "scores/accumulated.py").write_text("x = 1\n")
-    assert protocol_digest(USED, package) == before
-    assert protocol_digest({*USED, "scores/mine"}, package) != before
+    assert protocol_digest("generations", USED, package) == before
+    assert protocol_digest("generations", {*USED, "scores/mine"}, package) != before
 
 
 @pytest.mark.parametrize(
@@ -49,30 +49,30 @@ def test_adding_a_part_or_changing_one_that_is_not_used_changes_nothing(package)
     ],
 )
 def test_a_change_of_what_makes_the_data_changes_the_digest(package, name):
-    before = protocol_digest(USED, package)
+    before = protocol_digest("generations", USED, package)
     with (package / name).open("a") as file:
         file.write("# a comment counts: what ran is what is named\n")
-    assert protocol_digest(USED, package) != before
+    assert protocol_digest("generations", USED, package) != before
 
 
 def test_a_new_helper_of_parts_counts(package):
-    before = protocol_digest(USED, package)
+    before = protocol_digest("generations", USED, package)
     (package / "tasks/_new.py").write_text("")
-    assert protocol_digest(USED, package) != before
+    assert protocol_digest("generations", USED, package) != before
 
 
 def test_moving_code_between_files_counts(package):
-    before = protocol_digest(USED, package)
+    before = protocol_digest("generations", USED, package)
     (package / "draws.py").rename(package / "replay" / "draws.py")
     (package / "draws.py").write_text("")
-    assert protocol_digest(USED, package) != before
+    assert protocol_digest("generations", USED, package) != before
 
 
 @pytest.mark.parametrize("name", ["cli.py", "launch.py", "status.py", "config.py", "terminal.py"])
 def test_what_makes_no_data_does_not_count(package, name):
-    before = protocol_digest(USED, package)
+    before = protocol_digest("generations", USED, package)
     (package / name).write_text("")
-    assert protocol_digest(USED, package) == before
+    assert protocol_digest("generations", USED, package) == before
 
 
 def test_git_state(tmp_path):

@@ -15,10 +15,10 @@ import torch
 
 from kvexp import shard_log
 from kvexp.errors import IncompleteError, IntegrityError, KvexpError
-from kvexp.records import Failed, Generation
+from kvexp.records import Failed, Generation, Reader
 from kvexp.replay.model import load
 from kvexp.shard import Place, run_shard
-from kvexp.shard_log import FOOTER, LOG, read_state
+from kvexp.shard_log import FOOTER, GENERATIONS, read_state
 from tests import project
 
 
@@ -71,14 +71,14 @@ def files(folder, shard):
 
 
 def lines(folder, shard):
-    return (place(folder, shard).folder / LOG).read_bytes().splitlines(keepends=True)
+    return (place(folder, shard).folder / GENERATIONS).read_bytes().splitlines(keepends=True)
 
 
 def test_a_whole_shard(tmp_path, shard, loaded):
     done = run(tmp_path, shard, loaded)
     assert list(done.rows) == [e.key for e in shard.expected()]
     assert len(done.rows) == project.ROWS
-    assert set(files(tmp_path, shard)) == {"attempt-001.json", LOG, FOOTER}
+    assert set(files(tmp_path, shard)) == {"attempt-001.json", GENERATIONS, FOOTER}
     assert done.footer.rows == project.ROWS
     assert done.footer.shard_digest == shard.digest
     attempt = done.attempts[0]
@@ -114,10 +114,10 @@ def test_a_log_cut_anywhere_is_completed_to_the_same_rows(tmp_path, shard, loade
     folder = place(tmp_path, shard).folder
     head = b"".join(lines(tmp_path, shard)[:kept])
     (folder / FOOTER).unlink()
-    (folder / LOG).write_bytes(head + torn)
+    (folder / GENERATIONS).write_bytes(head + torn)
     again = run(tmp_path, shard, loaded)
     assert rows_by_key(again) == whole
-    assert (folder / LOG).read_bytes().startswith(head)  # what was there is never rewritten
+    assert (folder / GENERATIONS).read_bytes().startswith(head)  # what was there is never rewritten
     assert [row.attempt for row in again.rows.values()] == [1] * kept + [2] * (project.ROWS - kept)
     assert [s.rows for s in again.footer.segments] == [kept, project.ROWS - kept]
 
@@ -319,7 +319,7 @@ def test_a_folder_of_another_experiment_is_refused_and_left_alone(
     if not is_complete:
         folder = place(tmp_path, shard).folder
         (folder / FOOTER).unlink()
-        (folder / LOG).write_bytes(b"".join(lines(tmp_path, shard)[:9]))
+        (folder / GENERATIONS).write_bytes(b"".join(lines(tmp_path, shard)[:9]))
     before = files(tmp_path, shard)
     other, where = change(shard, place(tmp_path, shard))
     with pytest.raises(IntegrityError, match=f"was begun under {what}") as caught:
@@ -333,7 +333,7 @@ def test_rows_that_the_shard_does_not_expect_are_refused(tmp_path, shard, loaded
     folder = place(tmp_path, shard).folder
     (folder / FOOTER).unlink()
     extra = lines(tmp_path, shard)[0].replace(b'"3-000"', b'"3-077"')
-    with (folder / LOG).open("ab") as file:
+    with (folder / GENERATIONS).open("ab") as file:
         file.write(extra)
     with pytest.raises(IntegrityError, match=r"1 rows that the shard does not expect .*3-077"):
         run_shard(shard, place(tmp_path, shard), refuse_to_load)
@@ -351,5 +351,6 @@ def test_a_model_that_cannot_be_loaded_costs_nothing(tmp_path, shard, loaded, ro
 
 def test_rows_are_generations_or_failures(tmp_path, shard, loaded):
     run(tmp_path, shard, loaded)
-    rows = [shard_log._read_row("x", line) for line in lines(tmp_path, shard)]
+    read = Reader(Generation | Failed)
+    rows = [read(line) for line in lines(tmp_path, shard)]
     assert all(isinstance(row, Generation) and not isinstance(row, Failed) for row in rows)

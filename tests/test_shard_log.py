@@ -13,7 +13,7 @@ import pytest
 from kvexp import shard_log
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.records import Attempt, Failed, encode
-from kvexp.shard_log import FOOTER, LOG, locked_log, read_state, replace, to_lines, write_new
+from kvexp.shard_log import FOOTER, GENERATIONS, locked_log, read_state, replace, to_lines, write_new
 from tests.test_records import GENERATION
 
 ROW = msgspec.structs.replace(GENERATION, suite="s", shard_id="s.m.t.000")
@@ -95,21 +95,21 @@ def test_rows_come_back_in_the_order_of_the_log(folder):
 @pytest.mark.parametrize("cut", [1, 2, 100, 500])
 def test_a_torn_last_line_is_not_a_row_and_is_cut_before_the_next(folder, cut):
     write(folder, *ROWS[:2])
-    whole = (folder / LOG).read_bytes()
-    (folder / LOG).write_bytes(whole + to_lines(ROWS[2:])[:-cut])
+    whole = (folder / GENERATIONS).read_bytes()
+    (folder / GENERATIONS).write_bytes(whole + to_lines(ROWS[2:])[:-cut])
     assert len(read_state(folder).rows) == 2
     with locked_log(folder) as log:
         log.drop_torn_line()
-        assert (folder / LOG).read_bytes() == whole
+        assert (folder / GENERATIONS).read_bytes() == whole
         log.append(to_lines(ROWS[2:]))
     assert list(read_state(folder).rows.values()) == ROWS
 
 
 def test_a_log_of_one_torn_line_becomes_empty(folder):
-    (folder / LOG).write_bytes(b'{"kind":"generation/1"')
+    (folder / GENERATIONS).write_bytes(b'{"kind":"generation/1"')
     with locked_log(folder) as log:
         log.drop_torn_line()
-    assert (folder / LOG).read_bytes() == b""
+    assert (folder / GENERATIONS).read_bytes() == b""
 
 
 @pytest.mark.parametrize(
@@ -130,19 +130,19 @@ def test_a_log_of_one_torn_line_becomes_empty(folder):
 )
 def test_a_line_that_does_not_belong_there_is_named_and_left_alone(folder, line, said):
     write(folder, ROWS[0])
-    with (folder / LOG).open("ab") as file:
+    with (folder / GENERATIONS).open("ab") as file:
         file.write(line + b"\n" + to_lines(ROWS[1:2]))
-    before = (folder / LOG).read_bytes()
+    before = (folder / GENERATIONS).read_bytes()
     with pytest.raises(IntegrityError) as caught:
         read_state(folder)
     assert said in str(caught.value)
-    assert f"{folder / LOG}:2" in str(caught.value)
+    assert f"{folder / GENERATIONS}:2" in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert (folder / LOG).read_bytes() == before
+    assert (folder / GENERATIONS).read_bytes() == before
 
 
 def test_a_line_of_fifty_megabytes_is_answered_within_seconds(folder):
-    with (folder / LOG).open("wb") as file:
+    with (folder / GENERATIONS).open("wb") as file:
         file.write(b'{"kind":"generation/1","text":"' + b"x" * 50_000_000 + b'"}\n')
     start = time.monotonic()
     with pytest.raises(IntegrityError) as caught:
@@ -173,12 +173,12 @@ def test_a_closed_log_that_was_changed_is_refused(folder):
     footer = read_state(folder).footer
     assert footer.rows == 3
     assert [(s.attempt, s.job_id, s.rows) for s in footer.segments] == [(1, "7", 3)]
-    whole = (folder / LOG).read_bytes()
+    whole = (folder / GENERATIONS).read_bytes()
     for body in (whole[:-1], whole.replace(b'"score_value":1.0', b'"score_value":0.0', 1), b"", whole + b"{"):
-        (folder / LOG).write_bytes(body)
+        (folder / GENERATIONS).write_bytes(body)
         with pytest.raises(IntegrityError, match=r"was changed after footer\.json closed it"):
             read_state(folder)
-    (folder / LOG).unlink()
+    (folder / GENERATIONS).unlink()
     with pytest.raises(IntegrityError, match="was changed after"):
         read_state(folder)
 
@@ -187,12 +187,12 @@ def test_a_full_disk_writes_all_rows_or_none(tmp_path):
     with small_disk(tmp_path / "disk", 16) as disk:
         with locked_log(disk) as log:
             log.append(to_lines(ROWS))
-            whole = (disk / LOG).read_bytes()
+            whole = (disk / GENERATIONS).read_bytes()
             with pytest.raises(OSError, match="No space left"):
                 log.append(to_lines(ROWS) * 20)
-            assert (disk / LOG).read_bytes() == whole
+            assert (disk / GENERATIONS).read_bytes() == whole
             log.append(to_lines(ROWS[:1]))  # what fits is still taken
-        assert (disk / LOG).read_bytes() == whole + to_lines(ROWS[:1])
+        assert (disk / GENERATIONS).read_bytes() == whole + to_lines(ROWS[:1])
 
 
 def test_a_full_disk_leaves_no_half_attempt_and_no_half_footer(tmp_path):
@@ -262,7 +262,7 @@ def test_asking_whether_a_log_is_locked_does_not_make_a_writer_fail(folder):
             "-c",
             "import fcntl, sys, time\nfile = open(sys.argv[1])\nfcntl.flock(file, fcntl.LOCK_SH)\n"
             "print('asking', flush=True)\ntime.sleep(0.2)",
-            str(folder / LOG),
+            str(folder / GENERATIONS),
         ],
         stdout=subprocess.PIPE,
         text=True,
@@ -275,5 +275,5 @@ def test_asking_whether_a_log_is_locked_does_not_make_a_writer_fail(folder):
 
 def test_the_lock_is_given_back(folder):
     write(folder, ROWS[0])
-    with (folder / LOG).open() as file:
+    with (folder / GENERATIONS).open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

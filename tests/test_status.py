@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from kvexp.cli import main
-from kvexp.shard_log import FOOTER, LOG, locked_log, to_lines
+from kvexp.shard_log import FOOTER, GENERATIONS, locked_log, to_lines
 from kvexp.status import print_status, shard_status
 from tests import project
 from tests.project import results
@@ -58,8 +58,8 @@ def first(root):
 def open_again(root, rows):
     """The first shard as if it had been killed after some rows."""
     (first(root) / FOOTER).unlink()
-    kept = (first(root) / LOG).read_bytes().splitlines(keepends=True)[:rows]
-    (first(root) / LOG).write_bytes(b"".join(kept))
+    kept = (first(root) / GENERATIONS).read_bytes().splitlines(keepends=True)[:rows]
+    (first(root) / GENERATIONS).write_bytes(b"".join(kept))
 
 
 def fail(root, rows=5):
@@ -67,23 +67,23 @@ def fail(root, rows=5):
     failed = msgspec.structs.replace(
         FAILED, suite="mini", shard_id=first(root).name, model="tiny", task="words", example_id="3-001"
     )
-    with (first(root) / LOG).open("ab") as file:
+    with (first(root) / GENERATIONS).open("ab") as file:
         file.write(to_lines([msgspec.structs.replace(failed, message="[red]out of memory[/red]")]))
 
 
 def spoil(root):
-    (first(root) / LOG).write_bytes(b"\x1b[31mgarbage\n")
+    (first(root) / GENERATIONS).write_bytes(b"\x1b[31mgarbage\n")
 
 
 def pipe(root):
     """Opening it would wait for ever."""
-    (first(root) / LOG).unlink()
-    os.mkfifo(first(root) / LOG)
+    (first(root) / GENERATIONS).unlink()
+    os.mkfifo(first(root) / GENERATIONS)
 
 
 def close_wrongly(root):
-    text = (first(root) / LOG).read_text()
-    (first(root) / LOG).write_text(text.replace('"score_value":0.0', '"score_value":1.0', 1))
+    text = (first(root) / GENERATIONS).read_text()
+    (first(root) / GENERATIONS).write_text(text.replace('"score_value":0.0', '"score_value":1.0', 1))
 
 
 def remove(root):
@@ -148,7 +148,7 @@ def test_asking_changes_nothing(root, status):
 def test_a_study_that_was_never_submitted_is_waiting(status):
     out = status("study.name=never")
     assert out.count("waiting") == 2
-    assert "0 of 2 shards complete, 0 of 28 generations" in out
+    assert "0 of 2 shards complete, 0 of 28 rows" in out
 
 
 def test_no_id_is_cut_short_in_a_pipe_or_at_eighty_columns(root):
@@ -181,5 +181,5 @@ def test_idle_time_is_readable(root, status):
     open_again(root, 5)
     for seconds, shown in ((5, "5 s"), (600, "10 min"), (7200, "2 h"), (200_000, "2 d")):
         then = time.time() - seconds
-        os.utime(first(root) / LOG, (then, then))
+        os.utime(first(root) / GENERATIONS, (then, then))
         assert shown in status()

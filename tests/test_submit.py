@@ -16,7 +16,7 @@ from transformers import GPT2Config
 from kvexp import answering
 from kvexp.cli import main
 from kvexp.launch import load_model
-from kvexp.shard_log import FOOTER, LOG
+from kvexp.shard_log import FOOTER, GENERATIONS
 from kvexp.submit import RowCount
 from tests import project, tiny
 from tests.project import results
@@ -77,7 +77,7 @@ def test_only_what_is_missing_runs(command, root):
     submit(command)
     before = contents(results(root))
     (results(root) / "mini/mini.tiny.words.001" / FOOTER).unlink()
-    log = results(root) / "mini/mini.tiny.words.001" / LOG
+    log = results(root) / "mini/mini.tiny.words.001" / GENERATIONS
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
     code, out, _ = submit(command)
     assert code == 0
@@ -115,7 +115,7 @@ def test_complete_shards_of_other_settings_are_not_taken_for_these(command, root
         assert "made under another configuration or protocol" in project.one_sentence(err)
     code, _, err = submit(command, "suite.n_examples=3")
     assert code == 4
-    assert "grid.jsonl expects other generations" in project.one_sentence(err)
+    assert "grid.jsonl expects other rows" in project.one_sentence(err)
     assert contents(results(root)) == before
     code, _, _ = submit(command, "study.name=second", "suite.n_examples=3")
     assert code == 0
@@ -319,7 +319,7 @@ def test_a_disk_that_fills_up_loses_nothing(command, root, tmp_path, kilobytes):
 
 
 def test_an_error_with_markup_or_escapes_is_printed_inert(command, root):
-    log = results(root) / "mini/mini.tiny.words.000" / LOG
+    log = results(root) / "mini/mini.tiny.words.000" / GENERATIONS
     submit(command)
     (log.parent / FOOTER).unlink()
     log.write_bytes(log.read_bytes().replace(b'"score_value"', b'"[/red]\\u001b[31m[bold]"', 1))

@@ -1,7 +1,8 @@
-"""The grid: every generation that a complete study contains, as the frame of the table."""
+"""The grid: every generation and every attention cell that a complete study contains."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,16 @@ import pandas as pd
 from analysis.load import files
 from analysis.load.lines import LineError, Lines
 from analysis.load.problems import Problem
+from analysis.load.prompts import MAX_CELLS, prompt_of, size
 from analysis.statistics.base import Integers
 from kvexp.errors import KvexpError
-from kvexp.records import Expected, Key
+from kvexp.records import Expected, ExpectedCells, Key
 
 NAMES = ("suite", "shard_id", "model", "task", "example_id", "arm", "condition")
 NUMBERS = ("budget", "seed")
 FULL = "full"  # the arm that keeps the whole cache; it alone has no place in the grid of budgets
 SHOWN = 5
-_read = Lines[Expected](Expected)
+_read = Lines[Expected | ExpectedCells](Expected | ExpectedCells)
 # The key as a plain tuple: 98,000 of them are made, and they equal and hash like records.Key.
 key_of = attrgetter(*Key._fields)
 
@@ -29,13 +31,26 @@ class ResultsError(KvexpError):
     """A folder that is not a results folder."""
 
 
-def read_grid(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
-    """One row per expected generation, sorted by key, so that no order of files or lines shows.
+@dataclass(frozen=True)
+class Grid:
+    """What a complete study contains; nothing if the file cannot be relied on.
 
-    Columns: suite, shard_id, model, task, example_id, arm, condition (categorical, sorted; condition is
-    missing for the full cache), budget, seed (float64, NaN where they do not apply), full_at (row of the
-    full cache's answer to the same example, -1 where the grid has none).
+    Attributes:
+        table: one row per expected generation, sorted by key, so that no order of files or lines shows.
+            Columns: suite, shard_id, model, task, example_id, arm, condition (categorical, sorted; condition
+            is missing for the full cache), budget, seed (float64, NaN where they do not apply), full_at (row
+            of the full cache's answer to the same example, -1 where the grid has none).
+        prompts: the prompts of the attention suites.
+        problems: what is wrong with it.
     """
+
+    table: pd.DataFrame
+    prompts: list[ExpectedCells] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_grid(path: Path) -> Grid:
+    """Read grid.jsonl. Raises ResultsError if there is none; whatever else is wrong is a problem."""
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -45,28 +60,59 @@ def read_grid(path: Path) -> tuple[pd.DataFrame, list[Problem]]:
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        rows = _read(data, path)
+        lines = _read(data, path)
     except LineError as error:
-        return _table([]), [Problem(str(error))]
-    if misplaced := [Problem(f"{path}:{line}: {words}") for line, words in _misplaced(rows)]:
-        return _table([]), misplaced[:SHOWN]
-    problems = [
-        Problem(f"{path}: {describe(key)} is expected {count} times")
-        for key, count in Counter(map(key_of, rows)).items()
-        if count > 1
-    ]
-    if not rows:
+        return Grid(_table([]), problems=[Problem(str(error))])
+    if misplaced := [Problem(f"{path}:{line}: {words}") for line, words in _misplaced(lines)]:
+        return Grid(_table([]), problems=misplaced[:SHOWN])
+    rows = [line for line in lines if isinstance(line, Expected)]
+    prompts = [line for line in lines if isinstance(line, ExpectedCells)]
+    problems = [Problem(f"{path}: {words}") for words in _repeated(rows, prompts)]
+    if not lines:
         problems = [Problem(f"{path}: the grid is empty")]
-    return _table(rows), problems
+    # A prompt that stands twice would have its cells twice; the problem has been named.
+    once = {prompt_of(prompt): prompt for prompt in prompts}
+    return Grid(_table(rows), list(once.values()), problems)
 
 
-def _misplaced(rows: list[Expected]) -> Iterator[tuple[int, str]]:
-    """Rows without the place that their arm needs, or with one that the full cache cannot have."""
-    for line, row in enumerate(rows, start=1):
-        if row.arm == FULL and (row.condition, row.budget, row.seed) != (None, None, None):
-            yield line, "the full cache has no condition, budget or seed"
-        elif row.arm != FULL and None in (row.condition, row.budget):
-            yield line, f"arm {row.arm} needs a condition and a budget"
+def _misplaced(lines: list[Expected | ExpectedCells]) -> Iterator[tuple[int, str]]:
+    """Lines without the place that they need, or with one that they cannot have."""
+    kinds: dict[str, type] = {}
+    cells = 0
+    for number, line in enumerate(lines, start=1):
+        if kinds.setdefault(line.suite, type(line)) is not type(line):
+            yield number, f"suite {line.suite} has both generations and attention cells"
+        elif isinstance(line, ExpectedCells):
+            cells += size(line)
+            if words := _no_cells(line):
+                yield number, words
+            elif cells > MAX_CELLS:
+                yield number, f"more than {MAX_CELLS:,} attention cells are expected up to here"
+                return
+        elif line.arm == FULL and (line.condition, line.budget, line.seed) != (None, None, None):
+            yield number, "the full cache has no condition, budget or seed"
+        elif line.arm != FULL and None in (line.condition, line.budget):
+            yield number, f"arm {line.arm} needs a condition and a budget"
+
+
+def _no_cells(prompt: ExpectedCells) -> str:
+    """Why a prompt has no cells, or some twice; empty if it has each once."""
+    for name in ("budgets", "seeds", "offsets"):
+        values = getattr(prompt, name)
+        if not values:
+            return f"no {name}, so that no cell is expected"
+        if len(set(values)) < len(values):
+            return f"{name} lists a value twice"
+    return "" if prompt.layers and prompt.heads else "no layers or heads, so that no cell is expected"
+
+
+def _repeated(rows: list[Expected], prompts: list[ExpectedCells]) -> Iterator[str]:
+    for key, count in Counter(map(key_of, rows)).items():
+        if count > 1:
+            yield f"{describe(key)} is expected {count} times"
+    for prompt, count in Counter(map(prompt_of, prompts)).items():
+        if count > 1:
+            yield f"{' '.join(prompt)} is expected {count} times"
 
 
 def describe(key: tuple[Any, ...]) -> str:

@@ -4,6 +4,7 @@ So a key that stands twice, keys in another order, a byte order mark or a carria
 without a rule for each.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,11 +31,15 @@ class Lines(Generic[T]):
         A kill can tear the last line of a log that is still being written; with `may_be_torn`, a last
         line without its line break is left out.
         """
+        return list(self.each(data, path, may_be_torn=may_be_torn))
+
+    def each(self, data: bytes, path: Path, *, may_be_torn: bool = False) -> Iterator[T]:
+        """The same, one at a time."""
         *lines, rest = data.split(b"\n")
-        records = [self._record(line, path, number) for number, line in enumerate(lines, start=1)]
+        for number, line in enumerate(lines, start=1):
+            yield self._record(line, path, number)
         if rest and not may_be_torn:
             raise LineError(f"{path}:{len(lines) + 1}: the last line is cut off")
-        return records
 
     def _record(self, line: bytes, path: Path, number: int) -> T:
         try:

@@ -3,19 +3,50 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kvexp.records import Attempt
+from kvexp.records import Attempt, ExpectedCells
 
+C = TypeVar("C", bound=msgspec.Struct)
+R = TypeVar("R")
 T = TypeVar("T")
 # Example, arm, condition, budget, seed.
 Row = tuple[str, str, str | None, float | None, int | None]
 
 
-class _Arm(msgspec.Struct):
+class Prompt(NamedTuple):
+    """What is measured on one prompt of an attention suite; the order of an axis means nothing."""
+
+    suite: str
+    model: str
+    task: str
+    example_id: str
+    budgets: tuple[float, ...]
+    seeds: tuple[int, ...]
+    offsets: tuple[int, ...]
+    layers: int
+    heads: int
+    worlds: int
+
+    @classmethod
+    def of(cls, expected: ExpectedCells) -> "Prompt":
+        """As the grid says it."""
+        values = {name: getattr(expected, name) for name in cls._fields}
+        axes = {name: tuple(sorted(values[name])) for name in ("budgets", "seeds", "offsets")}
+        return cls(**{**values, **axes})
+
+
+class Level(msgspec.Struct, frozen=True):
+    """The registered constants of the certificate."""
+
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    norm_floor: Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Named(msgspec.Struct):
     name: str
 
 
@@ -25,27 +56,77 @@ class _Places(msgspec.Struct):
     seeds: list[int]
 
 
-class _Config(msgspec.Struct):
-    """The part of a resolved shard that decides which rows it has; the rest may be anything."""
+class _Answers(msgspec.Struct):
+    """The part of a resolved shard that decides which generations it has; the rest may be anything."""
 
     example_ids: list[str]
-    arms: list[tuple[_Arm, _Places]]
+    arms: list[tuple[_Named, _Places]]
+
+
+class _Model(msgspec.Struct):
+    name: str
+    layers: int | None = None
+    query_heads: int | None = None
+
+
+class _Attention(msgspec.Struct):
+    budgets: list[float]
+    seeds: list[int]
+    query_offsets: list[int]
+    worlds: int
+
+
+class _Cells(msgspec.Struct):
+    """The part of a resolved shard that decides which cells it has, and how they are certified."""
+
+    suite: str
+    model: _Model
+    task: _Named
+    attention: _Attention
+    protocol: Level
+    example_ids: list[str]
+    world_ids: list[str]
+    layers: int | None = None  # of the model as it was found, where its config does not say
+    query_heads: int | None = None
+
+
+class _Certified(msgspec.Struct):
+    protocol: Level
 
 
 def disagreement(attempt: Attempt, grid: set[Row]) -> str:
     """How the attempt's config fails its digest or the grid's rows of the shard; empty if it does not."""
+    return _disagreement(attempt, grid, _Answers, _rows, "no examples and arms", "rows")
+
+
+def cell_disagreement(attempt: Attempt, grid: set[Prompt]) -> str:
+    """The same for the prompts of a shard of an attention suite."""
+    return _disagreement(attempt, grid, _Cells, _prompts, "no prompts and cells", "prompts")
+
+
+def level(attempt: Attempt) -> Level | None:
+    """The constants of the certificate; None if the config has none, which is a disagreement."""
+    try:
+        return msgspec.convert(attempt.config, _Certified).protocol
+    except msgspec.ValidationError:
+        return None
+
+
+def _disagreement(
+    attempt: Attempt, grid: set[R], kind: type[C], rows_of: Callable[[C], set[R]], nothing: str, noun: str
+) -> str:
     if _digest(attempt.config) != attempt.shard_digest:
         return "its config does not have the shard digest that it states"
     try:
-        config = msgspec.convert(attempt.config, _Config)
+        config = msgspec.convert(attempt.config, kind)
     except msgspec.ValidationError as error:
-        return f"its config names no examples and arms ({error})"
-    rows = _rows(config)
+        return f"its config names {nothing} ({error})"
+    rows = rows_of(config)
     if rows == grid:
         return ""
     if not grid:
         return "the grid has no such shard"
-    return f"its config has {len(rows - grid)} rows that the grid lacks and lacks {len(grid - rows)} of it"
+    return f"its config has {len(rows - grid)} {noun} that the grid lacks and lacks {len(grid - rows)} of it"
 
 
 def _digest(config: dict[str, Any]) -> str:
@@ -60,7 +141,7 @@ def _axis(values: Sequence[T]) -> Sequence[T | None]:
     return values or [None]
 
 
-def _rows(config: _Config) -> set[Row]:
+def _rows(config: _Answers) -> set[Row]:
     """Examples times arms; an arm without conditions is the full cache, one without seeds draws nothing."""
     axes = [
         (arm.name, *place)
@@ -68,3 +149,24 @@ def _rows(config: _Config) -> set[Row]:
         for place in itertools.product(_axis(at.conditions), _axis(at.budgets), _axis(at.seeds))
     ]
     return {(example_id, *place) for example_id in config.example_ids for place in axes}
+
+
+def _prompts(config: _Cells) -> set[Prompt]:
+    layers = config.model.layers if config.layers is None else config.layers
+    heads = config.model.query_heads if config.query_heads is None else config.query_heads
+    conf = config.attention
+    return {
+        Prompt(
+            config.suite,
+            config.model.name,
+            config.task.name,
+            example_id,
+            tuple(sorted(conf.budgets)),
+            tuple(sorted(conf.seeds)),
+            tuple(sorted(conf.query_offsets)),
+            layers or 0,
+            heads or 0,
+            conf.worlds if example_id in config.world_ids else 0,
+        )
+        for example_id in config.example_ids
+    }

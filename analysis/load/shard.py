@@ -1,30 +1,31 @@
-"""One shard folder: its footer, attempts and rows, checked against each other."""
+"""One shard folder: its footer, attempts and log, checked against each other."""
 
 import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from analysis.load import files
 from analysis.load.lines import NOT_CANONICAL, LineError, Lines, is_canonical
-from analysis.load.rows import contradiction
-from kvexp.records import Attempt, Failed, Footer, Generation, Reader, Record, RecordError
+from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, Record, RecordError, World
 
 R = TypeVar("R", bound=Record)
-_rows = Lines[Generation | Failed](Generation | Failed)
+Row = TypeVar("Row", Generation, Cell | World)
 _footer = Reader[Footer](Footer)
 _attempt = Reader[Attempt](Attempt)
-LOG, FOOTER = "generations.jsonl", "footer.json"
+GENERATIONS, CELLS, FOOTER = "generations.jsonl", "cells.jsonl", "footer.json"
+LOGS = (GENERATIONS, CELLS)
 
 
 @dataclass
 class Shard:
-    """What a shard folder holds.
+    """What a shard folder holds, but for its rows.
 
     Attributes:
         path: the folder.
         is_closed: it has a footer, so its rows count.
-        rows: generations with their line numbers.
         failed: examples whose last try failed, with the category.
         attempts: process starts by number.
         problems: contradictions, one sentence each.
@@ -32,25 +33,48 @@ class Shard:
 
     path: Path
     is_closed: bool = False
-    rows: list[tuple[int, Generation]] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     attempts: dict[int, Attempt] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
+class Log(ABC, Generic[Row]):
+    """The rows of one shard's log, taken as they are read.
+
+    Attributes:
+        stated: what must be the same in other logs (see `Same.state`: words, scope, value), with the first
+            line that states it.
+    """
+
+    name: ClassVar[str]
+    nouns: ClassVar[str]  # its rows, in the plural
+    lines: ClassVar[Lines[Any]]
+
+    def __init__(self) -> None:
+        self.stated: dict[tuple[str, str, str], int] = {}
+
+    @abstractmethod
+    def take(self, line: int, row: Row, attempt: Attempt) -> Iterator[str]:
+        """Keep a row; yields what is wrong with it."""
+
+    def forget(self) -> None:
+        """Drop every row: the log as a whole cannot be read."""
+        self.stated.clear()
+
+
 def is_shard(folder: Path) -> bool:
     """Whether a folder holds any part of a log."""
     names = (entry.name for entry in folder.iterdir())
-    return any(name in (LOG, FOOTER) or _is_attempt(name) for name in names)
+    return any(name in (*LOGS, FOOTER) or _is_attempt(name) for name in names)
 
 
-def read_shard(path: Path) -> Shard:
-    """Read everything; what is wrong becomes a problem, never an exception."""
+def read_shard(path: Path, log: Log[Row]) -> Shard:
+    """Read everything, the rows into the log; what is wrong becomes a problem, never an exception."""
     shard = Shard(path)
     try:
         _read_attempts(shard)
         footer = _read_footer(shard)
-        _read_rows(shard, footer)
+        _read_log(shard, footer, log)
     except (LineError, RecordError) as error:
         shard.problems.append(str(error))
     except OSError as error:
@@ -93,8 +117,11 @@ def _read_footer(shard: Shard) -> Footer | None:
     return footer
 
 
-def _read_rows(shard: Shard, footer: Footer | None) -> None:
-    path = shard.path / LOG
+def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
+    for other in LOGS:
+        if other != log.name and (shard.path / other).exists():
+            shard.problems.append(f"{shard.path / other}: a log of {log.nouns} is expected here, {log.name}")
+    path = shard.path / log.name
     if not path.exists():
         if footer is not None:
             shard.problems.append(f"{path} is not there, although the shard is closed")
@@ -102,25 +129,37 @@ def _read_rows(shard: Shard, footer: Footer | None) -> None:
     data = files.read(path)
     if footer is not None and hashlib.sha256(data).hexdigest() != footer.sha256:
         shard.problems.append(f"{path}: its sha256 is not the one in {FOOTER}: the log was changed")
-    records = _rows(data, path, may_be_torn=footer is None)
-    answers = sum(isinstance(record, Generation) for record in records)
-    if footer is not None and footer.rows != answers:
-        shard.problems.append(f"{path}: {answers} generations, but {FOOTER} counts {footer.rows}")
-    here = (shard.path.parent.name, shard.path.name)
+    before = len(shard.problems)
+    try:
+        rows = _read_rows(shard, path, log, log.lines.each(data, path, may_be_torn=footer is None))
+    except LineError:
+        log.forget()
+        shard.failed.clear()
+        del shard.problems[before:]  # a line that is no record is all that counts
+        raise
+    if footer is not None and footer.rows != rows:
+        shard.problems.insert(before, f"{path}: {rows} {log.nouns}, but {FOOTER} counts {footer.rows}")
+
+
+def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) -> int:
+    """Hand every row to the log; returns how many there are."""
+    here, rows = (shard.path.parent.name, shard.path.name), 0
     for number, record in enumerate(records, start=1):
+        is_row = not isinstance(record, Failed)
+        rows += is_row
+        attempt = shard.attempts.get(record.attempt)
         if (record.suite, record.shard_id) != here:
             where = f"{record.suite}/{record.shard_id}"
             shard.problems.append(f"{path}:{number}: a row of {where} in the wrong folder")
-        elif record.attempt not in shard.attempts:
+        elif attempt is None:
             name = attempt_path(shard.path, record.attempt).name
             shard.problems.append(f"{path}:{number}: written by an attempt without its {name}")
-        elif isinstance(record, Generation):
-            if words := contradiction(record):
-                shard.problems.append(f"{path}:{number}: {words}")
-            shard.rows.append((number, record))
+        elif is_row:
+            shard.problems += [f"{path}:{number}: {words}" for words in log.take(number, record, attempt)]
             shard.failed.pop(record.example_id, None)  # a later success counts
         else:
             shard.failed[record.example_id] = record.category
+    return rows
 
 
 def _one(reader: Reader[R], path: Path) -> R:

@@ -96,6 +96,27 @@ def mean(parts: Sequence[Statistic]) -> Statistic:
     return _combined(of, parts)
 
 
+def ratio(a: Statistic, b: Statistic) -> Statistic:
+    """a / b on the same multiplicities; no value where b is not above zero."""
+
+    def of(weights: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            values = quotient(a.of(weights), b.of(weights))
+        return np.where(np.isinf(values), np.nan, values)
+
+    return _combined(of, [a, b])
+
+
+def smallest(parts: Sequence[Statistic]) -> Statistic:
+    """The smallest of them in each resample, for instance over budgets; undefined if any part is."""
+    return _extreme(np.minimum.reduce, parts)
+
+
+def largest(parts: Sequence[Statistic]) -> Statistic:
+    """The largest of them in each resample; undefined if any part is."""
+    return _extreme(np.maximum.reduce, parts)
+
+
 def folded(statistic: Statistic) -> Statistic:
     """max(x, 1 - x): the AUC of a signal whose direction may be chosen afterwards."""
 
@@ -125,6 +146,13 @@ def quotient(numerator: Floats, denominator: Floats) -> Floats:
     safe = np.where(denominator > 0, denominator, 1.0)
     ratio: Floats = np.where(denominator > 0, numerator / safe, np.nan)
     return ratio
+
+
+def _extreme(choose: Callable[[list[Floats]], Floats], parts: Sequence[Statistic]) -> Statistic:
+    if not parts:
+        return undefined("there is nothing to choose from")
+    # NaN wins in both directions: a part without a value is not passed over.
+    return _combined(lambda weights: choose([part.of(weights) for part in parts]), parts)
 
 
 def _combined(of: Callable[[Floats], Floats], parts: Sequence[Statistic]) -> Statistic:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
+from analysis.load import Study
 from analysis.report import Report
+from analysis.text.attention import attention_tables
 from analysis.text.details import panel_tables, rate_table
 from analysis.text.variants import variant_tables
 from analysis.text.verdicts import summary, verdict_table
@@ -13,30 +15,45 @@ SHOWN = 20  # integrity problems
 
 def to_text(report: Report, *, is_full: bool) -> str:
     """Everything for people; without `is_full` only the main arm and signals of the panel."""
-    lines = [*_head(report, is_full=is_full), *verdict_table(report), *variant_tables(report.verdicts)]
-    lines += [
-        "AUC beside the verdicts, with bootstrap draws of their own. stratified: pairs within model, task,",
-        "condition and budget; cell: what the bare condition x budget label tells without any signal.",
-        "",
-    ]
-    for section in report.sections:
-        lines += panel_tables(section, is_full)
-    for section in report.sections:
-        for suite in section.registered.content.suites:
-            lines += rate_table("accuracy", suite, section.details.accuracy)
-            lines += rate_table("induced-failure rate", suite, section.details.induced)
-            if is_full:
-                lines += rate_table("rescue rate", suite, section.details.rescued)
+    lines = list(_head(report, is_full=is_full))
+    if report.verdicts:
+        lines += [*verdict_table(report), *variant_tables(report.verdicts)]
+    else:
+        lines += ["No claim is registered: whatever follows is exploratory.", ""]
+    lines += attention_tables(report.attention, is_full)
+    lines += _details(report, is_full=is_full)
     if not is_full:
-        lines += ["All arms, signals and tasks: verdicts.md; everything for machines: verdicts.json", ""]
-        lines += summary(report.verdicts)
+        is_only_cells = len(report.study.cells) and not len(report.study.table)
+        full = "In full" if is_only_cells else "All arms, signals and tasks"
+        lines += [f"{full}: verdicts.md; everything for machines: verdicts.json"]
+        if report.attention:
+            lines += ["Attention suites drawn: figures/*.svg; as tables: tables/*.md, tables/*.csv"]
+        lines += ["", *summary(report.verdicts)]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
+def _details(report: Report, *, is_full: bool) -> Iterator[str]:
+    """The tables of every registration that describes suites with generations."""
+    sections = [one for one in report.sections if one.registered.content.details is not None]
+    if not sections:
+        return
+    yield "AUC beside the verdicts, with bootstrap draws of their own. stratified: pairs within model, task,"
+    yield "condition and budget; cell: what the bare condition x budget label tells without any signal."
+    yield ""
+    for section in sections:
+        yield from panel_tables(section, is_full)
+    for section in sections:
+        for suite in section.registered.content.suites:
+            if suite in report.study.cell_suites:
+                continue
+            yield from rate_table("accuracy", suite, section.details.accuracy)
+            yield from rate_table("induced-failure rate", suite, section.details.induced)
+            if is_full:
+                yield from rate_table("rescue rate", suite, section.details.rescued)
+
+
 def _head(report: Report, *, is_full: bool) -> Iterator[str]:
-    table = report.study.table
-    there, total = int(table["present"].sum()), len(table)
-    yield f"study {report.study.name}: {there:,} of {total:,} generations"
+    yield f"study {report.study.name}: {', '.join(_sizes(report.study))}"
     for section in report.sections:
         content, digest = section.registered.content, section.registered.digest
         yield from wrapped(f"  {content.id}  ", content.title)
@@ -54,3 +71,10 @@ def _head(report: Report, *, is_full: bool) -> Iterator[str]:
         yield ""
     yield "PREVIEW: nothing is sealed or locked, so no verdict below is evidence yet."
     yield ""
+
+
+def _sizes(study: Study) -> Iterator[str]:
+    """How much is there of each kind of row that the study has."""
+    kinds = [(study.table, "generations"), (study.cells, "cells")]
+    for table, nouns in [kind for kind in kinds if len(kind[0])] or kinds[:1]:
+        yield f"{int(table['present'].sum()):,} of {len(table):,} {nouns}"

@@ -11,7 +11,8 @@ MAIN_SIGNALS = ("certificate", "output_logprob", "entropy")
 
 def panel_tables(section: Section, is_full: bool) -> Iterator[str]:
     """Lines of one table per suite, task set and arm; without `is_full` the main arm and signals only."""
-    main = section.registered.content.details.arm
+    wanted = section.registered.content.details
+    main = "" if wanted is None else wanted.arm
     rows = [
         row
         for row in section.details.panel

@@ -19,7 +19,8 @@ def variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
         for name, answer in verdict.readings.items():
             yield _variant(f"reading: {name}", answer, widths)
         for name, answer in verdict.sensitivity.items():
-            yield _variant(name, answer, widths) + ("moves" if verdict.moves(name) else "")
+            line = _variant(name, answer, widths)
+            yield f"{line}{'' if line.endswith(' ') else ' '}moves" if verdict.moves(name) else line
     yield ""
 
 

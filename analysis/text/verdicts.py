@@ -60,9 +60,9 @@ def _why_not(study: Study, answer: Answer) -> Iterator[str]:
         words = "problem touches its rows" if found == 1 else "problems touch its rows"
         yield f"{INDENT}{found} of the integrity {words}"
     for part in answer.missing[:SHOWN]:
-        count = f"{part.rows:,} of {part.of:,} rows missing"
+        count = f"{part.rows:,} of {part.of:,} {part.nouns} missing"
         yield from wrapped(INDENT, f"{part.suite}/{part.shard_id}: {count}, {part.reason}")
     if rest := answer.missing[SHOWN:]:
-        yield f"{INDENT}and {sum(part.rows for part in rest):,} rows in {len(rest)} more shards"
+        yield f"{INDENT}and {sum(part.rows for part in rest):,} {rest[0].nouns} in {len(rest)} more shards"
     for command in submit_commands(study, answer.missing):
         yield f"{INDENT}run: {command}"

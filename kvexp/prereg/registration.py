@@ -1,12 +1,13 @@
 """Registrations: TOML files that say what is claimed and what would prove it wrong (leaf: + msgspec).
 
-A claim names the rows it is about (population), the numbers it needs (quantities, with the range each
-can take) and the conditions on them. `load` refuses whatever a reader and a machine could read
-differently: unknown keys, names that are declared but unused or used but undeclared, and a kill
-condition that fires always or never.
+A claim names the rows it is about (a population of generations, or attention cells), the numbers it needs
+(quantities, with the range each can take) and the conditions on them. `load` refuses whatever a reader
+and a machine could read differently: unknown keys, names that are declared but unused or used but
+undeclared, and a kill condition that fires always or never.
 
 A reading is the same claim under another population or label, a sensitivity the same claim under
-another analysis choice. Both are printed with the claim and return no verdict.
+another analysis choice. Both are printed with the claim and return no verdict. A registration without
+claims says that its suites are explored.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -35,6 +36,7 @@ MAX_BYTES = 256 * 1024
 MAX_DOTS = 100  # in one line: a dotted key of thousands of parts keeps the TOML parser busy for minutes
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CLAIM_ID = re.compile(r"[A-Z][A-Za-z0-9_]*")
+R = TypeVar("R", bound="Strict")
 
 
 class RegistrationError(KvexpError):
@@ -65,6 +67,15 @@ class Population(Strict, frozen=True, kw_only=True):
     budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
 
 
+class Cells(Strict, frozen=True, kw_only=True):
+    """Cells of attention suites. An absent axis is not restricted; every listed value must select a cell."""
+
+    suites: Names
+    tasks: Names
+    models: Names | None = None
+    budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
+
+
 class Statistics(Strict, frozen=True, kw_only=True):
     """How numbers are computed. The literals say what the analysis does; it can do nothing else."""
 
@@ -91,6 +102,7 @@ class Variant(Strict, frozen=True, kw_only=True):
     """What a reading or sensitivity changes; everything else is the claim's."""
 
     population: dict[str, Any] = {}
+    cells: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     success: dict[str, Share] = {}
     kill: str | None = None
@@ -101,15 +113,23 @@ class Claim(Strict, frozen=True, kw_only=True):
     """One claim, as written in its table."""
 
     statement: str
-    population: Population
     quantities: dict[str, Quantity]
     kill: str
     kill_prose: str
+    population: Population | None = None  # of a claim about generations
+    cells: Cells | None = None  # of a claim about attention cells
     support: str | None = None
     labels: dict[State, str] = {}
     parameters: dict[str, Any] = {}  # numbers and names that the claim's file needs
     readings: dict[str, Variant] = {}
     sensitivity: dict[str, Variant] = {}
+
+    @property
+    def variants(self) -> Iterator[tuple[str, Variant]]:
+        """Every variant with the words that name it."""
+        for kind in ("readings", "sensitivity"):
+            for name, variant in getattr(self, kind).items():
+                yield f"{kind} '{name}'", variant
 
 
 class Registration(Strict, frozen=True, kw_only=True):
@@ -132,19 +152,23 @@ class Registration(Strict, frozen=True, kw_only=True):
     exclusions: str
     missing: str
     statistics: Statistics
-    success: dict[str, Share]  # score name -> threshold that the raw score must reach
-    details: Details
     claim: dict[str, Claim]
+    success: dict[str, Share] = {}  # score name -> threshold that the raw score must reach
+    details: Details | None = None  # of the suites with generations
     parent: str | None = None
     data_seen: list[str] = []
 
 
 @dataclass(frozen=True)
 class Question:
-    """A claim or one of its variants with everything resolved: what the analysis answers."""
+    """A claim or one of its variants with everything resolved: what the analysis answers.
+
+    It is about a population or about cells; the other is None.
+    """
 
     claim_id: str
-    population: Population
+    population: Population | None
+    cells: Cells | None
     success: dict[str, float]
     parameters: dict[str, Any]
     quantities: dict[str, Quantity]
@@ -170,7 +194,8 @@ class Registered:
         support = claim.support if change.support is None else change.support
         return Question(
             claim_id=claim_id,
-            population=_changed(claim.population, change.population, where),
+            population=_changed(claim.population, change.population, f"{where}: a variant's population"),
+            cells=_changed(claim.cells, change.cells, f"{where}: a variant's cells"),
             success={**self.content.success, **change.success},
             parameters={**claim.parameters, **change.parameters},
             quantities=claim.quantities,
@@ -184,10 +209,8 @@ class Registered:
         """Every claim and every variant, each with the words that name it in messages."""
         for claim_id, claim in self.content.claim.items():
             yield f"claim {claim_id}", self.question(claim_id)
-            for kind in ("readings", "sensitivity"):
-                for name, variant in getattr(claim, kind).items():
-                    where = f"claim {claim_id}, {kind} '{name}'"
-                    yield where, self.question(claim_id, variant)
+            for words, variant in claim.variants:
+                yield f"claim {claim_id}, {words}", self.question(claim_id, variant)
 
 
 def seed(digest: str, claim_id: str) -> int:
@@ -229,8 +252,7 @@ def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
         raise RegistrationError(f"{path}: {_explained(table, error)}") from None
     if content.id != path.stem:
         raise RegistrationError(f"{path}: the id '{content.id}' must be the file's name")
-    if OTHERWISE not in content.success:
-        raise RegistrationError(f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores")
+    _check_thresholds(content, path)
     registered = Registered(content, path, hashlib.sha256(raw).hexdigest())
     for claim_id in content.claim:
         _check_claim(registered, claim_id, has_claim_file)
@@ -273,6 +295,15 @@ def _in_words(error: Exception) -> str:
     return text.replace("Object contains unknown field", "the table has the unknown key")
 
 
+def _check_thresholds(content: Registration, path: Path) -> None:
+    """Generations need thresholds and a description, attention cells neither."""
+    for claim_id, claim in content.claim.items():
+        if claim.population is not None and content.details is None:
+            raise RegistrationError(f"{path}: claim {claim_id} has a population, so [details] is needed")
+    if content.details is not None and OTHERWISE not in content.success:
+        raise RegistrationError(f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores")
+
+
 def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable[[str], bool]) -> None:
     where = f"{registered.path}: claim {claim_id}"
     claim = registered.content.claim[claim_id]
@@ -280,8 +311,22 @@ def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable
         raise RegistrationError(f"{where}: an id is a capital letter, then letters, digits and _")
     if not has_claim_file(claim_id):
         raise RegistrationError(f"{where} has no file analysis/claims/{claim_id.lower()}.py")
+    if (claim.population is None) == (claim.cells is None):
+        raise RegistrationError(f"{where} needs either a population or cells")
+    for words, variant in claim.variants:
+        _check_variant(claim, variant, f"{where}, {words}")
     for name, quantity in claim.quantities.items():
         _check_quantity(name, quantity, where)
+
+
+def _check_variant(claim: Claim, variant: Variant, where: str) -> None:
+    """A variant changes what its claim has."""
+    if claim.population is None and variant.population:
+        raise RegistrationError(f"{where} changes the population of a claim about cells")
+    if claim.cells is None and variant.cells:
+        raise RegistrationError(f"{where} changes the cells of a claim about a population")
+    if claim.population is None and variant.success:
+        raise RegistrationError(f"{where} changes a threshold of success, which no cell has")
 
 
 def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
@@ -392,12 +437,16 @@ def _check_scopes(found: list[Registered]) -> None:
             allowed |= set(by_id[ancestor].content.suites)
             ancestor = by_id[ancestor].content.parent
         for claim_id, claim in registered.content.claim.items():
-            foreign = set(claim.population.suites) - allowed
+            foreign = _suites(claim) - allowed
             if foreign:
                 raise RegistrationError(
                     f"{registered.path}: claim {claim_id} decides on {_quoted(foreign)}, "
                     "which neither this registration nor its parent lists under suites"
                 )
+
+
+def _suites(claim: Claim) -> set[str]:
+    return {suite for rows in (claim.population, claim.cells) if rows is not None for suite in rows.suites}
 
 
 def _refuse_repeats(noun: str, owners: Iterable[tuple[str, Registered]]) -> None:
@@ -408,12 +457,14 @@ def _refuse_repeats(noun: str, owners: Iterable[tuple[str, Registered]]) -> None
         seen[name] = registered
 
 
-def _changed(population: Population, change: dict[str, Any], where: str) -> Population:
-    table = {key: value for key, value in msgspec.to_builtins(population).items() if value is not None}
+def _changed(rows: R | None, change: dict[str, Any], where: str) -> R | None:
+    if rows is None:
+        return None
+    table = {key: value for key, value in msgspec.to_builtins(rows).items() if value is not None}
     try:
-        return msgspec.convert({**table, **change}, Population)
+        return msgspec.convert({**table, **change}, type(rows))
     except msgspec.ValidationError as error:
-        raise RegistrationError(f"{where}: a variant's population: {_in_words(error)}") from None
+        raise RegistrationError(f"{where}: {_in_words(error)}") from None
 
 
 def _parsed(text: str, where: str) -> Condition:

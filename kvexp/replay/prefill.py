@@ -28,6 +28,8 @@ class Prefill:
     """State of the prefill pass; afterwards, what every arm starts from."""
 
     requests: tuple[Rows, ...] = ()
+    queries_at: tuple[int, ...] = ()
+    queries: list[torch.Tensor] = field(default_factory=list)  # by layer, (H, queries, D), scaled, after RoPE
     keys: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D), after RoPE
     values: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D)
     masses: dict[Rows, list[torch.Tensor]] = field(default_factory=dict)  # by layer, (K, n_keys)
@@ -43,6 +45,8 @@ class Prefill:
     ) -> torch.Tensor:
         self.keys.append(key_AKTD[0])
         self.values.append(value_AKTD[0])
+        if self.queries_at:
+            self.queries.append(query_AHTD[0, :, list(self.queries_at)].float() * scaling)
         for rows in self.requests:
             mass = attention_mass(query_AHTD[0], key_AKTD[0], rows, scaling)
             self.masses.setdefault(rows, []).append(mass)
@@ -72,8 +76,10 @@ def attention_mass(
 
 
 @torch.inference_mode()
-def prefill(loaded: Loaded, ids: torch.Tensor, requests: Iterable[Rows]) -> Prefill:
-    """Run the model once over `ids` (N,)."""
-    state = Prefill(requests=tuple(dict.fromkeys(requests)))
+def prefill(
+    loaded: Loaded, ids: torch.Tensor, requests: Iterable[Rows], queries_at: Iterable[int] = ()
+) -> Prefill:
+    """Run the model once over `ids` (N,); queries of the given positions are kept."""
+    state = Prefill(requests=tuple(dict.fromkeys(requests)), queries_at=tuple(queries_at))
     state.logits = forward(loaded.model, ids.to(loaded.device)[None], 0, state)[0]
     return state

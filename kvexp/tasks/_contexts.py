@@ -69,6 +69,19 @@ def build(
     return Context(text.rstrip(), tuple(spans))
 
 
+def filler(tokens: Sequence[int], choices: Choices) -> list[str]:
+    """Consecutive stretches of filler, each of a nominal length; white space ends all but the last."""
+    check_length(max(tokens))
+    stream, texts = _stream(frozenset(), choices), []
+    for length in tokens:
+        text, words = "", 0
+        while words < length * WORDS_PER_TOKEN:
+            sentence = next(stream)
+            text, words = text + sentence.text, words + sentence.words
+        texts.append(text)
+    return [*texts[:-1], texts[-1].rstrip()]
+
+
 def _shares(depths: Sequence[float]) -> list[float]:
     ends = [0.0, *depths, 1.0]
     return [after - before for before, after in pairwise(ends)]

@@ -6,6 +6,7 @@ parameters that `conf/task/*.yaml` may set under `params`. Nothing here knows mo
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kvexp.scoring import SCORERS
 
@@ -38,6 +39,7 @@ class PromptText:
 class Task(ABC):
     """A family of questions. Subclasses are frozen dataclasses; their fields are the parameters."""
 
+    has_answers: ClassVar[bool] = True  # without, only an attention suite can use the family
     score_name: str  # a name of kvexp.scoring.SCORERS
 
     @abstractmethod

@@ -15,9 +15,26 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
-def registrations():
-    """The shipped registrations of `embedded`."""
-    return load_folder(ROOT / "preregistration" / "embedded", claims.has_file)
+def shipped(tmp_path_factory):
+    """Folders of the shipped registrations of `embedded`: R and S on generations, A on attention cells."""
+    folders = {}
+    for names in ("RS", "A"):
+        folders[names] = tmp_path_factory.mktemp("shipped")
+        for name in names:
+            shutil.copy(ROOT / "preregistration" / "embedded" / f"{name}.toml", folders[names])
+    return folders
+
+
+@pytest.fixture(scope="session")
+def registrations(shipped):
+    """R and S."""
+    return load_folder(shipped["RS"], claims.has_file)
+
+
+@pytest.fixture(scope="session")
+def of_cells(shipped):
+    """A."""
+    return load_folder(shipped["A"], claims.has_file)[0]
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +64,18 @@ def template(tmp_path_factory):
 def whole(tmp_path, template):
     """A complete, sound results folder called `embedded`, to be damaged at will."""
     return shutil.copytree(template, tmp_path / "embedded")
+
+
+@pytest.fixture(scope="session")
+def cells_template(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("template") / "embedded"
+    return planted.write(folder, planted.prompts(), planted.World())
+
+
+@pytest.fixture
+def measured(tmp_path, cells_template):
+    """A complete, sound results folder with an attention suite alone, to be damaged at will."""
+    return shutil.copytree(cells_template, tmp_path / "embedded")
 
 
 @pytest.fixture

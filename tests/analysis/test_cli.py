@@ -16,6 +16,7 @@ from tests.planted import LONG, SHORT, World
 
 ROOT = Path(__file__).resolve().parents[2]
 # The tests here look at shapes, not at intervals.
+CLAIMS = ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
 DRAWS = ("draws = 500", "draws = 20")
 SIGNALS = ('"entropy", "evicted_mass", "margin"]\n\n\n[claim', '"entropy"]\n\n\n[claim')
 
@@ -24,7 +25,7 @@ SIGNALS = ('"entropy", "evicted_mass", "margin"]\n\n\n[claim', '"entropy"]\n\n\n
 def quick(tmp_path_factory):
     """The shipped registration with few draws and without R4's nine values of q."""
     folder = tmp_path_factory.mktemp("registration")
-    for path in (ROOT / "preregistration" / "embedded").glob("*.toml"):
+    for path in (ROOT / "preregistration" / "embedded").glob("[RS].toml"):
         text = path.read_text().replace(*DRAWS).replace(*SIGNALS)
         lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
         (folder / path.name).write_text("\n".join(lines) + "\n")
@@ -55,7 +56,8 @@ def test_a_whole_study_is_decided(run, whole):
     assert found["preview"] is True
     assert found["rows"] == {"expected": 1512, "present": 1512}
     states = {claim["id"]: claim["state"] for claim in found["claims"]}
-    assert list(states) == ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
+    assert list(states) == CLAIMS
+    assert "cells" not in found  # the study has none
     assert set(states.values()) <= {"KILLED", "SURVIVED", "NOT_MET"}
     for claim_id, state in states.items():
         assert f"\n{claim_id:6}PREVIEW {state}" in out
@@ -273,9 +275,13 @@ def test_a_number_outside_its_range_is_the_registrations_mistake(run, whole, qui
 
 def test_the_demo_is_decided_by_its_own_registration(capsys, tmp_path):
     grid = planted.plan(("demo-512", "demo-1k"), tasks=("words", "facts"), examples=12)
-    folder = planted.write(tmp_path / "demo", grid, World())
+    folder = planted.write(tmp_path / "demo", [*grid, *planted.prompts("demo-attention")], World())
     assert cli.main([str(folder)]) == 0
-    assert "study demo: 1,008 of 1,008 generations" in capsys.readouterr().out
+    assert "study demo: 1,008 of 1,008 generations, 216 of 216 cells\n" in capsys.readouterr().out
+    found = verdicts(folder)
+    assert [claim["id"] for claim in found["claims"]] == ["A1", "A2", "A3", *CLAIMS]
+    assert found["cells"] == {"expected": 216, "present": 216}
+    assert found["rows"] == {"expected": 1008, "present": 1008}
 
 
 def test_an_internal_error_is_one_line_too(run, whole, monkeypatch):
@@ -362,6 +368,7 @@ def test_a_new_claim_is_one_new_file_and_its_table(tmp_path, whole):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignore)
     registration = tmp_path / "tree" / "preregistration" / "embedded" / "R.toml"
+    registration.with_name("A.toml").unlink()  # the planted study has no attention suite
     registration.write_text(registration.read_text().replace(*DRAWS) + NEW_TABLE)
     command = [sys.executable, "-m", "analysis", str(whole)]
     refused = subprocess.run(command, cwd=tmp_path / "tree", capture_output=True, check=False)

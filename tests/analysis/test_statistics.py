@@ -1,4 +1,4 @@
-"""AUC, intervals and gating against slow, independent ways to compute them."""
+"""AUC, intervals, gating, ranks and medians against slow, independent ways to compute them."""
 
 import itertools
 import math
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from analysis import statistics
@@ -178,6 +179,13 @@ def test_missing_is_never_zero():
         statistics.auc(none, none.astype(bool), none.astype(int), none.astype(int)),
         statistics.gated(none, none, none, 0.25, none.astype(int), none.astype(int)),
         statistics.mean([]),
+        statistics.spearman(none, none, none.astype(int), none.astype(int)),
+        statistics.spearman(cluster * 1.0, np.ones(12), cluster, cluster),
+        statistics.spearman(cluster * 1.0, np.full(12, np.nan), cluster, cluster),
+        statistics.median(none, none.astype(int), none.astype(int)),
+        statistics.median(np.full(12, np.nan), cluster, cluster),
+        statistics.smallest([]),
+        statistics.largest([]),
     ):
         estimate = sampler.estimate(statistic)
         assert (estimate.value, estimate.lo, estimate.hi) == (None, None, None)
@@ -254,3 +262,88 @@ def test_gating_on_the_truth_gains_and_on_its_opposite_loses():
         for sign in (-1, 1)
     ]
     assert gain == pytest.approx([2 / 8 - 0.25 * 3 / 8, -0.25 * 3 / 8])
+
+
+# ------------------------------------------------------------------ ranks, medians, extremes
+
+
+def expanded(cluster, weights):
+    """Row numbers of a resample, written out."""
+    return np.repeat(np.arange(len(cluster)), np.asarray(weights, int)[cluster])
+
+
+# Few distinct values, so that ties are the rule; and many.
+pairs = st.one_of(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=40),
+    st.lists(
+        st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.integers(0, 4)), min_size=1, max_size=40
+    ),
+)
+copies_of = st.lists(st.integers(0, 3), min_size=5, max_size=5)
+
+
+@given(pairs, copies_of)
+def test_spearman_equals_scipy_on_the_resample_written_out(rows, copies):
+    x, y, cluster = (np.array(column) for column in zip(*rows, strict=True))
+    statistic = statistics.spearman(x.astype(float), y.astype(float), cluster, ids(rows))
+    again = expanded(cluster, copies)
+    got = statistic.of(np.array([copies], float))[0]
+    if len(np.unique(x[again])) < 2 or len(np.unique(y[again])) < 2:
+        assert math.isnan(got)
+    else:
+        assert got == pytest.approx(spearmanr(x[again], y[again]).statistic, abs=1e-12)
+
+
+@given(pairs, copies_of)
+def test_a_median_equals_numpy_on_the_resample_written_out(rows, copies):
+    values, _, cluster = (np.array(column) for column in zip(*rows, strict=True))
+    got = statistics.median(values.astype(float), cluster, ids(rows)).of(np.array([copies], float))[0]
+    again = expanded(cluster, copies)
+    if not len(again):
+        assert math.isnan(got)
+    else:
+        assert got == np.median(values[again])
+
+
+def test_ranks_and_medians_of_many_resamples_at_once():
+    rng = np.random.default_rng(8)
+    cluster = rng.integers(0, 15, 300)
+    x = rng.integers(0, 40, 300).astype(float)
+    y = x + rng.normal(0, 20, 300)
+    sampler = resamples(cluster, np.arange(15) % 2)
+    weights = multiplicities(np.arange(15) % 2, DRAWS, 7)
+    parts = {
+        "spearman": (statistics.spearman(x, y, cluster, ids(x)), lambda at: spearmanr(x[at], y[at])[0]),
+        "median": (statistics.median(y, cluster, ids(y)), lambda at: np.median(y[at])),
+    }
+    for name, (statistic, slow) in parts.items():
+        expected = [slow(expanded(cluster, one)) for one in weights]
+        assert sampler.values(statistic) == pytest.approx(expected, abs=1e-12), name
+
+
+def test_a_median_near_the_largest_float_stays_one():
+    statistic = statistics.median(np.array([1.7e308, 1.7e308]), np.arange(2), np.arange(2))
+    assert point(statistic, np.arange(2)) == 1.7e308
+
+
+def fixed(*values, undefined=""):
+    return Statistic(lambda weights: np.array(values), np.arange(1), undefined)
+
+
+def test_extremes_are_taken_in_each_resample():
+    parts = [fixed(0.1, 0.9, 0.4), fixed(0.3, 0.2, np.nan)]
+    smallest, largest = statistics.smallest(parts), statistics.largest(parts)
+    assert smallest.of(np.ones((3, 1)))[:2].tolist() == [0.1, 0.2]
+    assert largest.of(np.ones((3, 1)))[:2].tolist() == [0.3, 0.9]
+    for found in (smallest, largest):
+        assert math.isnan(found.of(np.ones((3, 1)))[2])
+        assert not found.undefined
+    assert statistics.smallest([*parts, fixed(0, 0, 0, undefined="unheard of")]).undefined == "unheard of"
+
+
+def test_a_ratio_has_no_value_where_its_denominator_is_not_above_zero():
+    found = statistics.ratio(fixed(1.0, 1.0, 1.0, 1e300), fixed(4.0, 0.0, -1.0, 1e-300))
+    values = found.of(np.ones((4, 1)))
+    assert values[0] == 0.25
+    assert np.isnan(values[1:]).all()
+    assert statistics.ratio(fixed(1.0), fixed(1.0, undefined="unheard of")).undefined == "unheard of"

@@ -28,14 +28,41 @@ def edited(tmp_path, *changes, name="R"):
     return path
 
 
-@pytest.mark.parametrize("study", ["embedded", "demo"])
-def test_the_shipped_registrations_load(study):
+CELLS, ANSWERS = ["A1", "A2", "A3"], ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
+
+
+@pytest.mark.parametrize(
+    ("study", "claims"),
+    [("embedded", CELLS + ANSWERS), ("demo", CELLS + ANSWERS), ("paper", CELLS), ("ablations", [])],
+)
+def test_the_shipped_registrations_load(study, claims):
     found = load_folder(SHIPPED / study, everything_has_a_file)
-    claims = [claim for registered in found for claim in registered.content.claim]
-    assert claims == ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
-    assert found[1].content.parent == "R"
-    # Both runs were seen before the file was final: neither may say otherwise.
+    assert [claim for registered in found for claim in registered.content.claim] == claims
+    parents = {registered.content.id: registered.content.parent for registered in found}
+    assert parents.pop("S", "R") == "R"
+    assert not any(parents.values())
+    # The runs, or prototypes of them, were seen before the file was final: none may say otherwise.
     assert {registered.content.existing_data for registered in found} == {"after-analysis"}
+
+
+def test_the_claims_about_cells_are_the_same_in_every_study():
+    found = {study: load(SHIPPED / study / "A.toml", everything_has_a_file).content for study in STUDIES}
+    assert {content.statistics for content in found.values()} == {found["paper"].statistics}
+    for claim_id, kill in (("A1", "coverage < 0.85"), ("A2", "rho < 0.3"), ("A3", "difference > 0")):
+        claims = {study: content.claim[claim_id] for study, content in found.items()}
+        assert {(claim.kill, claim.support) for claim in claims.values()} == {(kill, None)}
+        assert {claim.statement for claim in claims.values()} == {claims["paper"].statement}
+        for study, (suite, model) in STUDIES.items():
+            cells = claims[study].cells
+            assert (cells.suites, cells.tasks, cells.models) == ([suite], ["prose"], [model])
+            assert cells.budgets == [0.125, 0.25, 0.5]
+
+
+STUDIES = {
+    "paper": ("attention", "qwen2.5-1.5b"),
+    "embedded": ("attention", "smollm2-135m"),
+    "demo": ("demo-attention", "smollm2-135m"),
+}
 
 
 def test_the_demo_claims_what_embedded_claims():
@@ -249,3 +276,95 @@ def test_seeds_depend_on_the_file_and_the_claim():
     seeds = {seed(digest, claim) for digest in ("0" * 64, "1" * 64) for claim in ("R1", "R2")}
     assert len(seeds) == 4
     assert seed("0" * 64, "R1") == seed("0" * 64, "R1")
+
+
+# ------------------------------------------------------------------ claims about cells
+
+
+COVERAGE = 'cells = { suites = ["attention"], tasks = ["prose"], models = ["smollm2-135m"], '
+READING = '"at 25 %" = { cells = { budgets = [0.25] } }'
+POPULATION = 'population = { suites = ["a"], tasks = ["t"], arms = ["x"], label = "success" }\n'
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((COVERAGE, POPULATION + COVERAGE), "claim A1 has a population, so [details] is needed"),
+        (("cells = { suites", "cels = { suites"), "claim A1: the table has the unknown key `cels`"),
+        (('"attention"], tasks = ["prose"], models', '"attention"], models'), "lacks the key `tasks`"),
+        (("budgets = [0.125, 0.25, 0.5] }", "budgets = [] }"), "length"),
+        (("budgets = [0.125, 0.25, 0.5] }", "budgets = [12.5] }"), "claim A1: "),
+        (('["prose"], models', '["prose"], arms = ["poisson"], models'), "unknown key `arms`"),
+        (("[0.25] } }", "[0.25], arms = [] } }"), "a variant's cells: the table has the unknown key `arms`"),
+        (
+            (READING, '"at 25 %" = { population = { budgets = [0.25] } }'),
+            "claim A1, readings 'at 25 %' changes the population of a claim about cells",
+        ),
+        (
+            (READING, '"at 25 %" = { success = { token_f1 = 0.3 } }'),
+            "claim A1, readings 'at 25 %' changes a threshold of success",
+        ),
+        (('"coverage < 0.85"', '"coverage < 0"'), "no number can fulfil the kill"),
+        (('"difference > 0"', '"difference > -1e7"'), "every number fulfils the kill"),
+        (('"rho < 0.3"', '"r < 0.3"'), "'r' is used but not declared"),
+        (("\n[claim.A1]\n", "\n[details]\ntasks = [1]\n[claim.A1]\n"), "details"),
+    ],
+)
+def test_a_bad_registration_of_cells_is_refused_in_one_sentence(tmp_path, change, message):
+    path = edited(tmp_path, change, name="A")
+    with pytest.raises(RegistrationError, match=re.escape(message)) as caught:
+        load(path, everything_has_a_file)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_a_claim_is_about_a_population_or_about_cells(tmp_path):
+    population = 'population = { suites = ["embedded-1k"], tasks = ["words", "facts"], arms = ["poisson"], '
+    cells = 'cells = { suites = ["attention"], tasks = ["prose"] }\n'
+    both = edited(tmp_path, (f'{population}label = "own', f'{cells}{population}label = "own'))
+    neither = edited(tmp_path, ("\ncells = {", "\n# cells = {"), name="A")
+    for path in (both, neither):
+        with pytest.raises(RegistrationError, match=r"claim .1 needs either a population or cells"):
+            load(path, everything_has_a_file)
+
+
+def test_a_variant_of_a_population_has_no_cells(tmp_path):
+    path = edited(
+        tmp_path, ('{ population = { suites = ["embedded-2k"] } }', "{ cells = { budgets = [0.5] } }")
+    )
+    with pytest.raises(RegistrationError, match="claim R3, readings 'embedded-2k' changes the cells of a"):
+        load(path, everything_has_a_file)
+
+
+def test_a_claim_about_cells_decides_on_its_own_suites(tmp_path):
+    edited(tmp_path, ('\nsuites = ["attention"]', '\nsuites = ["detention"]'), name="A")
+    with pytest.raises(RegistrationError, match="claim A1 decides on 'attention', which neither"):
+        load_folder(tmp_path, everything_has_a_file)
+
+
+def test_a_variant_changes_the_cells_that_it_names_and_nothing_else():
+    registered = load(SHIPPED / "embedded" / "A.toml", everything_has_a_file)
+    own = registered.question("A1")
+    other = registered.question("A1", registered.content.claim["A1"].readings["at 25 %"])
+    assert own.population is None
+    assert own.cells.budgets == [0.125, 0.25, 0.5]
+    assert other.cells.budgets == [0.25]
+    assert (other.cells.suites, other.cells.models) == (own.cells.suites, own.cells.models)
+    assert (other.seed, other.statistics) == (own.seed, own.statistics)
+
+
+def test_details_and_thresholds_are_needed_by_generations_alone(tmp_path):
+    text = (SHIPPED / "embedded" / "R.toml").read_text()
+    head, claims = text.split("[success]")[0], text[text.index("[claim.R1]") :]
+    (tmp_path / "R.toml").write_text(head + claims)
+    with pytest.raises(RegistrationError, match=r"claim R1 has a population, so \[details\] is needed"):
+        load(tmp_path / "R.toml", everything_has_a_file)
+    details = text[text.index("[details]") : text.index("[claim.R1]")]
+    (tmp_path / "R.toml").write_text(head + details + claims)
+    with pytest.raises(RegistrationError, match=r"\[success\] needs 'otherwise'"):
+        load(tmp_path / "R.toml", everything_has_a_file)
+    (tmp_path / "R.toml").write_text(head + "[claim]\n")
+    assert load(tmp_path / "R.toml", everything_has_a_file).content.claim == {}
+    (tmp_path / "R.toml").write_text(head)
+    with pytest.raises(RegistrationError, match="the table lacks the key `claim`"):
+        load(tmp_path / "R.toml", everything_has_a_file)

@@ -1,0 +1,110 @@
+"""The impossibility demonstration: what top-k can compute online does not move while its true error does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.cells import CellData
+from analysis.statistics import Estimate
+
+PROMPT = ["task", "example_id"]
+
+
+@dataclass(frozen=True)
+class WorldRow:
+    """One world; 0 is the unchanged one. Means are over prompts, layers and heads."""
+
+    world: int
+    coverage: Estimate  # of Poisson with its keep set held fixed
+    certificate: float  # mean
+    hajek: float  # mean error of Poisson
+    topk: float  # mean error of top-k
+
+    @property
+    def is_warned(self) -> bool:
+        """Whether the mean certificate exceeds the mean error."""
+        return self.certificate > self.hajek
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One kind of change of the evicted values.
+
+    Attributes:
+        change: permutation or rotation.
+        score: of both top-k and Poisson; the rotation's reads value norms.
+        budget: share of the cached tokens that is kept; None if prompts differ.
+        changed: number of changed worlds.
+        prompts: prompts that carry the demonstration.
+        identical: (prompt, layer) pairs whose online statistics of top-k are the same bytes in all worlds.
+        compared: (prompt, layer) pairs.
+        cells: (prompt, layer, head); those below are over the changed worlds only.
+        smallest: top-k error of any cell in any world.
+        largest: likewise.
+        median_ratio: over cells of largest / smallest error; None where no cell has one.
+        largest_ratio: likewise.
+        without_ratio: cells whose smallest error is 0.
+        worlds: numbers by world.
+    """
+
+    change: str
+    score: str
+    budget: float | None
+    changed: int
+    prompts: int
+    identical: int
+    compared: int
+    cells: int
+    smallest: float
+    largest: float
+    median_ratio: float | None
+    largest_ratio: float | None
+    without_ratio: int
+    worlds: tuple[WorldRow, ...]
+
+
+def demonstrations(data: CellData) -> Iterator[Demonstration]:
+    """One for each change."""
+    for change, rows in data.rows.groupby("change", observed=True, sort=True):
+        same = rows.groupby([*PROMPT, "layer"], observed=True)["statistics"].nunique(dropna=False) == 1
+        found = ranges(rows)
+        low, high = found["low"].to_numpy(np.float64), found["high"].to_numpy(np.float64)
+        ratios = high[low > 0] / low[low > 0]
+        budgets = rows["budget"].unique()
+        yield Demonstration(
+            change=str(change),
+            score=" ".join(sorted(set(rows["score"].astype(str)))),
+            budget=float(budgets[0]) if len(budgets) == 1 else None,
+            changed=int((np.unique(rows["world"]) > 0).sum()),
+            prompts=len(rows[PROMPT].drop_duplicates()),
+            identical=int(same.sum()),
+            compared=len(same),
+            cells=len(found),
+            smallest=float(low.min()),
+            largest=float(high.max()),
+            median_ratio=float(np.median(ratios)) if len(ratios) else None,
+            largest_ratio=float(ratios.max()) if len(ratios) else None,
+            without_ratio=int((low == 0).sum()),
+            worlds=tuple(_worlds(data, rows)),
+        )
+
+
+def ranges(rows: pd.DataFrame) -> pd.DataFrame:
+    """Smallest (`low`) and largest (`high`) top-k error of each cell over the changed worlds."""
+    changed = rows[rows["world"] > 0]
+    by_cell = changed.groupby([*PROMPT, "layer", "head"], observed=True, sort=True)["topk"]
+    return pd.DataFrame({"low": by_cell.min(), "high": by_cell.max()}).reset_index(drop=True)
+
+
+def _worlds(data: CellData, rows: pd.DataFrame) -> Iterator[WorldRow]:
+    for world in np.unique(rows["world"]):
+        group = rows[rows["world"] == world]
+        yield WorldRow(
+            int(world),
+            coverage=data.estimate(data.coverage(group)),
+            certificate=float(group["certificate"].mean()),
+            hajek=float(group["hajek"].mean()),
+            topk=float(group["topk"].mean()),
+        )

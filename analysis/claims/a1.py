@@ -1,0 +1,12 @@
+"""A1: does the certificate cover the true error of the attention output?"""
+
+from analysis import statistics
+from analysis.cells import CellData
+from analysis.statistics import Estimate
+
+
+def quantities(data: CellData) -> dict[str, Estimate]:
+    """`coverage`: share of covered cells at the budget where it is smallest."""
+    shares = {budget: data.coverage(rows) for budget, rows in data.by_budget().items()}
+    worst = data.estimate(statistics.smallest(list(shares.values())))
+    return {"coverage": worst.noted(data.beside(shares))}

@@ -1,0 +1,52 @@
+"""Coverage where attention falls on tokens that were all but sure to be evicted."""
+
+import itertools
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from analysis.attention import Attention
+from analysis.attention.rare import EDGES
+from analysis.figures.style import NAVY, coverage_limits, grid, label, panels, percent, percent_axis
+
+
+def rare(one: Attention) -> Figure:
+    """One panel per budget, a line for each bin: share, interval, number of cells."""
+    budgets = list(dict.fromkeys(row.budget for row in one.rare))
+    drawn, places = panels(len(budgets), 2.9)
+    known = [end for row in one.rare for end in (row.coverage.value, row.coverage.lo) if end is not None]
+    low, high = coverage_limits(known or [0.0])
+    count_at = high + (high - low) * 0.03
+    for panel, budget in zip(places, budgets, strict=True):
+        rows = [row for row in one.rare if row.budget == budget]
+        heights = list(range(len(rows)))
+        value, lower, upper = (
+            np.array([getattr(row.coverage, name) for row in rows], np.float64)
+            for name in ("value", "lo", "hi")
+        )
+        spread = np.vstack([value - lower, upper - value])
+        panel.errorbar(value, heights, xerr=spread, color=NAVY, marker="o", linestyle="none", elinewidth=1.4)
+        for row, height in zip(rows, heights, strict=True):
+            if row.coverage.value is None:
+                panel.text(low, height, "  no cells", va="center", fontsize=7.5, color="#505050")
+            panel.text(count_at, height, f"{row.cells:,}", va="center", fontsize=7.5, color="#505050")
+        panel.text(count_at, -0.85, "cells", va="center", fontsize=7.5, color="#505050")
+        panel.set_title(f"budget {percent(budget)}")
+        panel.set_xlim(low, high)
+        percent_axis(panel.xaxis)
+        panel.locator_params(axis="x", nbins=4)
+        grid(panel, "both")
+    edges = list(itertools.pairwise(EDGES))
+    places[0].set_yticks(range(len(edges)), [_bin(*edge) for edge in edges])
+    places[0].set_ylim(len(edges) - 0.5, -0.6)
+    across = "covered cells, with the interval over prompts"
+    label(drawn, places, across, "share of attention on\ntokens with pi below 0.001")
+    return drawn
+
+
+def _bin(low: float, high: float) -> str:
+    if low == 0:
+        return f"below {percent(high)}"
+    if high == 1:
+        return f"{percent(low)} and more"
+    return f"{100 * low:g} to {percent(high)}"

@@ -1,0 +1,117 @@
+"""What all figures share: size, type, colours, axes in words, and bytes that do not change."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import matplotlib.style
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
+COLUMNS = 3  # panels in a row
+# Colours that differ for colour-blind eyes and in grey (Okabe and Ito, darkened where they are lines).
+NAVY, ORANGE, SKY, GREY, INK = "#1f3b73", "#d55e00", "#56b4e9", "#b4b4b4", "#262626"
+SERIES = ((NAVY, "o"), (ORANGE, "s"), (SKY, "^"), (INK, "D"), ("#009e73", "v"), ("#cc79a7", "P"))
+_RC = {
+    "svg.hashsalt": "kvexp",  # otherwise ids inside the file are random
+    "svg.fonttype": "none",  # text stays text
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so the layout is the same everywhere
+    "font.size": 9.0,
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": "#606060",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.titlelocation": "left",
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.7,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "xtick.color": "#404040",
+    "ytick.color": "#404040",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "figure.constrained_layout.use": True,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The style of these figures and nothing of a user's own matplotlib settings."""
+    with matplotlib.style.context(["default", _RC]):
+        yield
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as text, without a date."""
+    file = io.StringIO()
+    with styled():
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def figure(height: float) -> Figure:
+    """An empty figure of README width, `height` in inches."""
+    return Figure(figsize=(WIDTH, height))
+
+
+def panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels on the same axes, three in a row; `height` of a row in inches."""
+    columns = min(count, COLUMNS)
+    rows = -(-count // columns)
+    drawn = figure(height * rows)
+    every = list(drawn.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
+    for empty in every[count:]:
+        empty.remove()
+    for lowest in every[max(0, count - columns) : count]:
+        lowest.tick_params(labelbottom=True)
+    return drawn, every[:count]
+
+
+def label(drawn: Figure, places: Sequence[Axes], across: str, up: str) -> None:
+    """Words for the axes that all panels share."""
+    drawn.supxlabel(across, fontsize=9, color=INK)
+    for leftmost in places[::COLUMNS]:
+        leftmost.set_ylabel(up)
+
+
+def percent(share: float) -> str:
+    """A share as people write it: 12.5 %."""
+    return f"{100 * share:.4g} %"
+
+
+def percent_axis(axis: Axis) -> None:
+    """Ticks of a share as percent."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+
+
+def plain_log(axis: Axis, low: float, high: float) -> None:
+    """Ticks of a log axis as plain numbers: 0.01, 0.1, 1; also 0.02 and 0.05 where it is short."""
+    decades = range(-30, 31)
+    steps: Sequence[int] = (1,) if high / low > 300 else (1, 3) if high / low > 30 else (1, 2, 5)
+    ticks = [step * 10.0**decade for decade in decades for step in steps]
+    axis.set_major_locator(FixedLocator([tick for tick in ticks if low <= tick <= high]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def coverage_limits(lows: Sequence[float]) -> tuple[float, float]:
+    """From a little below the lowest share to a little above all."""
+    low = min(lows)
+    room = max(0.02, 1 - low) * 0.12
+    return max(-0.02, low - room), 1 + room / 2
+
+
+def grid(axes: Axes, which: str = "y") -> None:
+    """Light lines behind the data."""
+    axes.grid(visible=True, axis="both" if which == "both" else "x" if which == "x" else "y")

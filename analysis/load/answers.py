@@ -1,0 +1,144 @@
+"""The generations of a study, moved from the logs into columns aligned with the grid."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from analysis.load.grid import describe, key_of
+from analysis.load.lines import Lines
+from analysis.load.plan import Row, disagreement
+from analysis.load.rows import contradiction
+from analysis.load.shard import GENERATIONS, Log, Shard
+from analysis.statistics.base import Integers
+from kvexp.records import Attempt, Failed, Generation, Key
+
+# Copied from the rows as they are; null becomes NaN, "undefined".
+COPIED = (
+    "score_value",
+    "certificate",
+    "entropy",
+    "evicted_mass",
+    "margin",
+    "output_logprob",
+    "realised_kept",
+    "n_evictable",
+    "n_generated",
+)
+DERIVED = ("certificate_first", "certificate_mean")
+
+
+class GenerationLog(Log[Generation]):
+    """The generations of one shard, with their line numbers."""
+
+    name = GENERATIONS
+    nouns = "generations"
+    lines = Lines[Generation | Failed](Generation | Failed)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[int, Generation]] = []
+
+    def take(self, line: int, row: Generation, attempt: Attempt) -> Iterator[str]:
+        if words := contradiction(row):
+            yield words
+        self.rows.append((line, row))
+        words = f"rows of task {row.task} carry different scores"
+        self.stated.setdefault((words, row.task, row.score_name), line)
+
+    def forget(self) -> None:
+        super().forget()
+        self.rows.clear()
+
+
+@dataclass
+class Planned:
+    """What the grid says about one shard of generations."""
+
+    questions: set[tuple[str, str]] = field(default_factory=set)  # (model, task), one of them
+    rows: set[Row] = field(default_factory=set)
+
+    def disagreement(self, attempt: Attempt) -> str:
+        """How an attempt means something else."""
+        return disagreement(attempt, self.rows)
+
+
+class Answers:
+    """Columns aligned with the grid, filled shard by shard so that only one shard's rows are in memory."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        self._grid = table
+        axes = [_nulls(table[name].astype(object)) for name in Key._fields[:6]]
+        axes += [_nulls(table[name]) for name in Key._fields[6:]]
+        self._shard_of = list(zip(axes[0], table["shard_id"].astype(str), strict=True))
+        keys = list(zip(*axes, strict=True))
+        self._position: dict[Any, int] = {key: at for at, key in enumerate(keys)}
+        self._planned: dict[tuple[str, str], Planned] = {}
+        for here, (_, model, task, *row) in zip(self._shard_of, keys, strict=True):
+            planned = self._planned.setdefault(here, Planned())
+            planned.questions.add((model, task))
+            planned.rows.add(cast(Row, tuple(row)))
+        self._present = np.zeros(len(table), bool)
+        self._answered = np.zeros(len(table), bool)  # in whatever shard, closed or not
+        self._columns = {name: np.full(len(table), np.nan) for name in COPIED + DERIVED}
+        self._score_name = np.full(len(table), None, object)
+
+    @property
+    def suites(self) -> set[str]:
+        """The suites of the grid that have generations."""
+        return {suite for suite, _ in self._planned}
+
+    def planned(self, suite: str, shard_id: str) -> Planned:
+        """What the grid says about a shard; empty if it does not know it."""
+        return self._planned.get((suite, shard_id), Planned())
+
+    def fill(self, suite: str, shard: Shard, log: GenerationLog) -> None:
+        """Move the rows of a closed shard into the columns; foreign and repeated keys become its problems."""
+        places, taken = [], []
+        here = (suite, shard.path.name)
+        for line, row in log.rows:
+            key = key_of(row)
+            at = self._position.get(key)
+            if at is None or self._shard_of[at] != here:
+                words = f"{describe(key)} is not in the grid of this shard"
+                shard.problems.append(f"{shard.path / GENERATIONS}:{line}: {words}")
+            elif self._answered[at]:
+                words = f"{describe(key)} was answered before"
+                shard.problems.append(f"{shard.path / GENERATIONS}:{line}: {words}")
+            else:
+                self._answered[at] = True
+                self._present[at] = shard.is_closed
+                places.append(at)
+                taken.append(row)
+        if shard.is_closed and taken:
+            self._copy(np.array(places), taken)
+
+    def table(self) -> pd.DataFrame:
+        """The grid with what was found."""
+        return self._grid.assign(
+            present=self._present,
+            score_name=pd.Categorical(
+                self._score_name, sorted({name for name in self._score_name if name is not None})
+            ),
+            **self._columns,
+        )
+
+    def _copy(self, at: Integers, rows: list[Generation]) -> None:
+        for name in COPIED:
+            self._columns[name][at] = np.array([getattr(row, name) for row in rows], np.float64)
+        steps = [row.certificate_steps for row in rows]
+        self._columns["certificate_first"][at] = [s[0] if s else np.nan for s in steps]
+        self._columns["certificate_mean"][at] = [_mean(s) if s else np.nan for s in steps]
+        self._score_name[at] = [row.score_name for row in rows]
+
+
+def _mean(steps: list[float]) -> float:
+    """The mean, without a sum that could leave the floats."""
+    return min(max(steps), sum(step / len(steps) for step in steps))
+
+
+def _nulls(column: "pd.Series[Any]") -> list[Any]:
+    """Values as the records spell them: None instead of NaN."""
+    return [None if value != value else value for value in column.tolist()]

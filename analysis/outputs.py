@@ -1,0 +1,36 @@
+"""Figures and tables of a study's attention suites, as files below the output folder."""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from analysis.attention import Attention
+from analysis.tables import ablations, tables_of, to_csv, to_markdown
+
+FIGURES = ("scatter", "errors", "calibration", "layers", "rare", "worlds")
+
+
+def outputs(suites: Sequence[Attention]) -> Iterator[tuple[str, str | None]]:
+    """Paths relative to the output folder, each with its text.
+
+    None: the file must not be there. A figure of an earlier state would pass for one of these logs.
+    """
+    for one in suites:
+        for table in tables_of(one):
+            yield f"tables/{table.name}.csv", to_csv(table)
+            yield f"tables/{table.name}.md", to_markdown(table)
+        drawn = dict(_figures(one)) if one.budgets else {}
+        for name in FIGURES:
+            yield f"figures/{one.name}.{name}.svg", drawn.get(name)
+    if suites:
+        table = ablations(suites)
+        yield f"tables/{table.name}.csv", to_csv(table)
+        yield f"tables/{table.name}.md", to_markdown(table)
+
+
+def _figures(one: Attention) -> Iterator[tuple[str, str]]:
+    # Here, not above: half a second that a study without cells need not wait.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
+    from analysis.figures import figures_of, to_svg
+
+    for name, figure in figures_of(one):
+        yield name, to_svg(figure)

@@ -1,0 +1,43 @@
+"""CSV: numbers with 6 significant digits, an empty field where there is none, and the reason beside it."""
+
+import csv
+import io
+import math
+
+from analysis.statistics import Estimate
+from analysis.tables.base import Column, Table, Value
+from kvexp.terminal import printable
+
+
+def to_csv(table: Table) -> str:
+    """The whole file. An estimate `x` takes the columns x, x_lo, x_hi and x_undefined."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([name for column in table.columns for name in _heads(column)])
+    for row in table.rows:
+        cells = zip(row, table.columns, strict=True)
+        writer.writerow([text for value, column in cells for text in _texts(value, column)])
+    return file.getvalue()
+
+
+def _heads(column: Column) -> list[str]:
+    endings = ("", "_lo", "_hi", "_undefined") if column.is_estimate else ("",)
+    return [column.key + ending for ending in endings]
+
+
+def _texts(value: Value, column: Column) -> list[str]:
+    if not column.is_estimate:
+        return [_text(value)]
+    if not isinstance(value, Estimate):
+        raise TypeError(f"column {column.key} holds estimates")
+    return [*map(_text, (value.value, value.lo, value.hi)), printable(value.undefined)]
+
+
+def _text(value: Value) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value + 0.0:.6g}"  # no minus zero
+    return printable(str(value))

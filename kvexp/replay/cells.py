@@ -1,0 +1,127 @@
+"""True attention error, cell by cell: what each estimator says against the output over the whole cache.
+
+Keys, values and queries come from the one prefill; nothing is decoded. Attention is recomputed in float64,
+so that the design decides about coverage and not rounding; certificate and offset are the deployed code.
+Legend: K KV heads, G query heads of one, H = K * G, Q queries, n evictable tokens, N cached tokens, D.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from kvexp.design import KeepPlan
+from kvexp.estimate import logit_offset, radius, squared_distances, variance_terms, with_exact_distance
+from kvexp.replay.prefill import Prefill
+from kvexp.replay.protocol import Protocol
+
+RARE = 1e-3  # below it a token's pi counts as rare
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer at some later queries, float64."""
+
+    logits_KGQN: torch.Tensor  # scaled; -inf on positions after the query
+    values_KND: torch.Tensor
+
+    @classmethod
+    def of(cls, prefill: Prefill, layer: int) -> "Layer":
+        """The layer's logits and values at the queries that the prefill kept."""
+        keys, values = prefill.keys[layer].double(), prefill.values[layer].double()
+        heads, queries, dim = prefill.queries[layer].shape
+        query = prefill.queries[layer].double().reshape(len(keys), -1, dim)
+        logits = (query @ keys.transpose(-1, -2)).view(len(keys), heads // len(keys), queries, -1)
+        position = torch.arange(logits.shape[-1], device=logits.device)
+        own = torch.tensor(prefill.queries_at, device=logits.device)[:, None]
+        return cls(logits.masked_fill(position > own, -torch.inf), values)
+
+
+@dataclass(frozen=True)
+class Plans:
+    """What three designs keep of one layer at one budget, each (1, K, n)."""
+
+    poisson: KeepPlan
+    topk: KeepPlan
+    uniform: KeepPlan
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Numbers of one layer's cells, each (K, G, Q); errors are relative to |y| + floor."""
+
+    norm: torch.Tensor
+    estimate_norm: torch.Tensor
+    hajek: torch.Tensor
+    no_offset: torch.Tensor
+    topk: torch.Tensor
+    uniform: torch.Tensor
+    variance: torch.Tensor
+    largest: torch.Tensor  # b, the root of the largest term
+    certificate: torch.Tensor
+    covered: torch.Tensor  # bool
+    rare_attention: torch.Tensor
+
+
+def errors(layer: Layer, plans: Plans, protocol: Protocol) -> Errors:
+    """True errors of the four estimators and the certificate of Poisson with the offset."""
+    weights, truth = attend(layer, None)
+    scale = truth.norm(dim=-1) + protocol.norm_floor
+
+    def off(plan: KeepPlan, corrected: bool) -> torch.Tensor:
+        return (attend(layer, bias(layer, plan, corrected))[1] - truth).norm(dim=-1) / scale
+
+    kept_weights, estimate = attend(layer, bias(layer, plans.poisson, corrected=True))
+    variance, largest = _variance(layer, plans.poisson, kept_weights, estimate)
+    size = estimate.norm(dim=-1)
+    certificate = radius(variance, largest, size, protocol.delta, protocol.norm_floor)
+    distance = (estimate - truth).norm(dim=-1)
+    return Errors(
+        norm=truth.norm(dim=-1),
+        estimate_norm=size,
+        hajek=distance / scale,
+        no_offset=off(plans.poisson, corrected=False),
+        topk=off(plans.topk, corrected=False),
+        uniform=off(plans.uniform, corrected=True),
+        variance=variance,
+        largest=largest.sqrt(),
+        certificate=certificate,
+        covered=distance <= certificate * (size + protocol.norm_floor),
+        rare_attention=(weights * _over_cache(layer, plans.poisson.pi_LKN[0] < RARE, False)).sum(-1),
+    )
+
+
+def attend(layer: Layer, bias_KN: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Softmax weights (K, G, Q, N) under a bias of the logits, and the attention output (K, G, Q, D)."""
+    logits = layer.logits_KGQN
+    if bias_KN is not None:
+        logits = logits + bias_KN[:, None, None]
+    weights = logits.softmax(-1)
+    return weights, weights @ layer.values_KND[:, None]
+
+
+def bias(layer: Layer, plan: KeepPlan, corrected: bool) -> torch.Tensor:
+    """-inf on evicted tokens, log(1/pi) on kept ones if corrected; later tokens are never evicted; (K, N)."""
+    offset = logit_offset(plan.pi_LKN[0]).double() if corrected else 0.0
+    return _over_cache(layer, torch.where(plan.kept_LKN[0], offset, -torch.inf), 0.0)
+
+
+def _over_cache(layer: Layer, values_Kn: torch.Tensor, later: float) -> torch.Tensor:
+    """Values of the evictable tokens, continued over those that came later: (K, N)."""
+    missing = layer.logits_KGQN.shape[-1] - values_Kn.shape[-1]
+    return torch.nn.functional.pad(values_Kn, (0, missing), value=later)
+
+
+def _variance(
+    layer: Layer, plan: KeepPlan, weights_KGQN: torch.Tensor, estimate_KGQD: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """V of Theorem 2 and its largest term, each (K, G, Q)."""
+    kv_heads, group, queries, n = weights_KGQN.shape
+    weights = weights_KGQN.reshape(kv_heads, group * queries, n)
+    estimate = estimate_KGQD.reshape(kv_heads, group * queries, -1)
+    values = layer.values_KND
+    distances = squared_distances(values, estimate, values.square().sum(-1))
+    distances = with_exact_distance(distances, values, estimate, weights)
+    not_pi = _over_cache(layer, torch.where(plan.kept_LKN[0], 1 - plan.pi_LKN[0], 0.0), 0.0)
+    terms = variance_terms(weights, not_pi[:, None], distances)
+    shape = (kv_heads, group, queries)
+    return terms.sum(-1).view(shape), terms.amax(-1).view(shape)

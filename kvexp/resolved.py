@@ -1,0 +1,161 @@
+"""Shards, resolved: what one unit of scheduling computes, its id, its digest and the rows it must hold.
+
+A shard is one (suite, model, task, chunk of examples): everything about an example runs off one prefill.
+Its digest covers all that decides its rows and nothing about where or how it is run.
+"""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from kvexp.config import ArmConf, ArmGrid, AttentionConf, ModelConf, SuiteBase, TaskConf, is_folder
+from kvexp.places import places
+from kvexp.records import CHANGES, Expected, ExpectedCells, Record
+from kvexp.replay.arm import Arm
+from kvexp.replay.protocol import Protocol
+from kvexp.shard_log import CELLS, GENERATIONS
+
+SHARD_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard(ABC):
+    """What every shard has; no default is left to be filled in later."""
+
+    log: ClassVar[str]  # name of its log file
+    unit: ClassVar[str]  # what its rows are, in the plural
+
+    suite: str
+    model: ModelConf
+    task: TaskConf
+    protocol: Protocol
+    context_tokens: int
+    n_examples: int  # of the whole task: a family may need it to choose
+    example_seed: int
+    chunk: int
+    example_ids: list[str]
+    protocol_digest: str
+
+    @property
+    def shard_id(self) -> str:
+        return f"{self.suite}.{self.model.name}.{self.task.name}.{self.chunk:03d}"
+
+    def resolved(self) -> dict[str, Any]:
+        """The shard as plain data, in full; a model's folder is known by its digest, not its path."""
+        plain = {"version": SHARD_VERSION, **asdict(self)}
+        for name in ("layers", "query_heads"):  # they follow from the model; an attention shard states them
+            del plain["model"][name]
+        if is_folder(self.model.source):
+            plain["model"]["source"] = "folder"
+        return plain
+
+    @property
+    def digest(self) -> str:
+        body = json.dumps(self.resolved(), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(body.encode()).hexdigest()
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Rows of a complete log."""
+
+    @abstractmethod
+    def expected(self) -> Iterator[Record]:
+        """Its lines of the grid, example by example."""
+
+    @abstractmethod
+    def keys(self) -> Iterator[Any]:
+        """Keys of the rows that a complete log holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationShard(Shard):
+    """Every arm answers every example."""
+
+    log = GENERATIONS
+    unit = "generations"
+
+    arms: list[tuple[ArmConf, ArmGrid]]
+
+    def places(self) -> list[Arm]:
+        """Every arm at every place of the grid, in the order of the suite."""
+        return [place for conf, entry in self.arms for place in places(conf, entry)]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.example_ids) * len(self.places())
+
+    def expected(self) -> Iterator[Expected]:
+        arms = self.places()
+        for example_id in self.example_ids:
+            for arm in arms:
+                yield Expected(
+                    suite=self.suite,
+                    shard_id=self.shard_id,
+                    model=self.model.name,
+                    task=self.task.name,
+                    example_id=example_id,
+                    arm=arm.name,
+                    condition=arm.condition,  # type: ignore[arg-type]
+                    budget=arm.budget,
+                    seed=arm.seed,
+                )
+
+    def keys(self) -> Iterator[Any]:
+        return (row.key for row in self.expected())
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionShard(Shard):
+    """True errors at later queries of every prompt, and the impossibility demonstration on some."""
+
+    log = CELLS
+    unit = "cells"
+
+    attention: AttentionConf
+    layers: int
+    query_heads: int
+    world_ids: list[str]  # examples that carry the demonstration
+
+    def resolved(self) -> dict[str, Any]:
+        plain = super().resolved()
+        # What every suite has stands in the shard itself, and the examples with worlds by their ids.
+        for name in [*(f.name for f in fields(SuiteBase)), "world_examples"]:
+            del plain["attention"][name]
+        return plain
+
+    @property
+    def n_cells(self) -> int:
+        """Cells of a complete log, worlds not counted."""
+        conf = self.attention
+        queries = len(self.example_ids) * len(conf.query_offsets) * len(conf.seeds)
+        return queries * len(conf.budgets) * self.layers * self.query_heads
+
+    @property
+    def n_rows(self) -> int:
+        worlds = len(self.world_ids) * len(CHANGES) * (self.attention.worlds + 1)
+        return self.n_cells + worlds * self.layers
+
+    def expected(self) -> Iterator[ExpectedCells]:
+        for example_id in self.example_ids:
+            yield ExpectedCells(
+                suite=self.suite,
+                shard_id=self.shard_id,
+                model=self.model.name,
+                task=self.task.name,
+                example_id=example_id,
+                budgets=self.attention.budgets,
+                seeds=self.attention.seeds,
+                offsets=self.attention.query_offsets,
+                layers=self.layers,
+                heads=self.query_heads,
+                worlds=self.attention.worlds if example_id in self.world_ids else 0,
+            )
+
+    def keys(self) -> Iterator[Any]:
+        for prompt in self.expected():
+            yield from prompt.cell_keys()
+            yield from prompt.world_keys()
