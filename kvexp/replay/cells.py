@@ -86,8 +86,13 @@ def errors(layer: Layer, plans: Plans, protocol: Protocol) -> Errors:
         largest=largest.sqrt(),
         certificate=certificate,
         covered=distance <= certificate * (size + protocol.norm_floor),
-        rare_attention=(weights * _over_cache(layer, plans.poisson.pi_LKN[0] < RARE, False)).sum(-1),
+        rare_attention=_share(weights, _over_cache(layer, plans.poisson.pi_LKN[0] < RARE, False)),
     )
+
+
+def _share(weights_KGQN: torch.Tensor, chosen_KN: torch.Tensor) -> torch.Tensor:
+    """Attention that falls on the chosen tokens, (K, G, Q); rounding never makes it more than all."""
+    return (weights_KGQN * chosen_KN[:, None, None]).sum(-1).clamp_max(1.0)
 
 
 def attend(layer: Layer, bias_KN: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
