@@ -40,7 +40,13 @@ class Report:
         states = {verdict.answer.state for verdict in self.verdicts}
         if self.study.problems or State.INVALID in states:
             return 4
-        return 3 if State.INCOMPLETE in states else 0
+        return 3 if State.INCOMPLETE in states or any(map(self._lacks_rows, self.sections)) else 0
+
+    def _lacks_rows(self, section: Section) -> bool:
+        """Whether a registration without claims, for which no verdict speaks, lacks rows of its suites."""
+        suites = section.registered.content.suites
+        tables = () if section.verdicts else (self.study.table, self.study.cells, self.study.worlds)
+        return any(not table.loc[table["suite"].isin(suites), "present"].all() for table in tables)
 
 
 def analyse(study: Study, registrations: Iterable[Registered]) -> Report:

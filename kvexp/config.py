@@ -151,6 +151,8 @@ class AttentionConf(SuiteBase):
             _distinct(where, name, getattr(self, name))
         if min(self.query_offsets) < 0 or self.world_examples < 0:
             raise ConfigError(f"{where}: query_offsets and world_examples are at least 0")
+        if self.condition == "aware" and self.query_offsets != [0]:
+            raise ConfigError(f"{where}: aware eviction leaves one token to feed, so query_offsets is [0]")
         if self.worlds < 1:
             raise ConfigError(f"{where}: worlds is at least 1 (world_examples: 0 leaves them out)")
 

@@ -145,32 +145,24 @@ def _cells(replay: _Replay) -> Iterator[Cell]:
 
 def _rows(replay: _Replay, plans: Plans, found: Errors, at: int, place: dict[str, Any]) -> Iterator[Cell]:
     """One row for every query head, from the `at`-th query."""
-    columns = {name: _numbers(value[..., at]) for name, value in vars(found).items() if name != "covered"}
-    covered = found.covered[..., at].flatten().tolist()
-    poisson, uniform = plans.poisson, plans.uniform
-    group = replay.shard.query_heads // len(poisson.kept_LKN[0])
-    expected, kept, uniform_kept, tail = (
-        counts.repeat_interleave(group).tolist()
-        for counts in (
-            poisson.pi_LKN[0].sum(-1),
-            poisson.kept_LKN[0].sum(-1),
-            uniform.kept_LKN[0].sum(-1),
-            (poisson.kept_LKN[0] & (poisson.pi_LKN[0] < 1)).sum(-1),
-        )
-    )
+    columns: dict[str, list[Any]] = {name: _values(value[..., at]) for name, value in vars(found).items()} | {
+        name: _values(count) for name, count in _counts(plans, found.hajek.shape[1]).items()
+    }
     for head in range(replay.shard.query_heads):
-        yield Cell(
-            **replay.names,
-            **place,
-            head=head,
-            evictable=replay.n,
-            expected_kept=_rounded(expected[head]),
-            kept=kept[head],
-            tail_kept=tail[head],
-            uniform_kept=uniform_kept[head],
-            covered=covered[head],
-            **{name: values[head] for name, values in columns.items()},
-        )
+        values = {name: column[head] for name, column in columns.items()}
+        yield Cell(**replay.names, **place, head=head, evictable=replay.n, **values)
+
+
+def _counts(plans: Plans, group: int) -> dict[str, torch.Tensor]:
+    """Kept tokens of the KV heads, repeated for each of their `group` query heads."""
+    kept, pi = plans.poisson.kept_LKN[0], plans.poisson.pi_LKN[0]
+    counts = {
+        "expected_kept": pi.sum(-1),
+        "kept": kept.sum(-1),
+        "tail_kept": (kept & (pi < 1)).sum(-1),
+        "uniform_kept": plans.uniform.kept_LKN[0].sum(-1),
+    }
+    return {name: count.repeat_interleave(group) for name, count in counts.items()}
 
 
 def _worlds(replay: _Replay, change: Change) -> Iterator[World]:
@@ -218,16 +210,15 @@ def _world_uniforms(replay: _Replay, change: Change, plans: Plans) -> list[torch
 
 
 def _world(found: Outcome) -> dict[str, Any]:
-    columns = {name: getattr(found.errors, name)[..., 0] for name in ("topk", "hajek", "certificate")}
-    return {
-        "statistics": found.statistics,
-        "covered": found.errors.covered[..., 0].flatten().tolist(),
-        **{name: _numbers(values) for name, values in columns.items()},
-    }
+    names = ("topk", "hajek", "certificate", "covered")
+    columns = {name: _values(getattr(found.errors, name)[..., 0]) for name in names}
+    return {"statistics": found.statistics, **columns}
 
 
-def _numbers(tensor: torch.Tensor) -> list[float]:
-    return [_rounded(value) for value in tensor.flatten().tolist()]
+def _values(tensor: torch.Tensor) -> list[Any]:
+    """By query head; fractions with the digits of the log."""
+    values: list[Any] = tensor.flatten().tolist()
+    return [_rounded(value) for value in values] if tensor.is_floating_point() else values
 
 
 def _rounded(value: float) -> float:

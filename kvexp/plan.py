@@ -49,16 +49,18 @@ def _suite(name: str, selection: Selection, made: list[Shard]) -> dict[str, Any]
 def _by_arm(made: list[Shard]) -> dict[str, int]:
     arms: Counter[str] = Counter()
     for shard in made:
-        for arm in shard.places() if isinstance(shard, GenerationShard) else ():
-            arms[arm.name] += len(shard.example_ids)
+        if isinstance(shard, GenerationShard):
+            for arm in shard.places():
+                arms[arm.name] += len(shard.example_ids)
     return dict(arms)
 
 
 def _by_budget(made: list[Shard]) -> dict[str, int]:
     budgets: Counter[str] = Counter()
     for shard in made:
-        for budget in shard.attention.budgets if isinstance(shard, AttentionShard) else ():
-            budgets[f"{budget:g}"] += _cells(shard) // len(shard.attention.budgets)
+        if isinstance(shard, AttentionShard):
+            for budget in shard.attention.budgets:
+                budgets[f"{budget:g}"] += shard.n_cells // len(shard.attention.budgets)
     return dict(budgets)
 
 

@@ -34,7 +34,6 @@ ONLY = {
         "replay/cache.py",
         "replay/decode.py",
         "replay/harness.py",
-        "replay/signals.py",
     ),
     "cells": ("measuring.py", "replay/cells.py", "replay/worlds.py"),
 }

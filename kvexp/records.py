@@ -132,9 +132,10 @@ class ExpectedCells(Record, frozen=True, kw_only=True, tag="expected_cells/1"):
     def cell_keys(self) -> Iterator[CellKey]:
         """A cell at every budget, seed, offset, layer and query head."""
         here = (self.suite, self.model, self.task, self.example_id)
-        heads = (self.budgets, self.seeds, self.offsets, range(self.layers), range(self.heads))
-        for place in itertools.product(*heads):
-            yield CellKey(*here, *place)
+        draws = itertools.product(self.budgets, self.seeds, self.offsets)
+        for budget, seed, offset in draws:
+            for layer, head in itertools.product(range(self.layers), range(self.heads)):
+                yield CellKey(*here, budget, seed, offset, layer, head)
 
     def world_keys(self) -> Iterator[WorldKey]:
         """World 0, as it is, and the changed ones, by layer."""

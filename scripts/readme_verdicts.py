@@ -57,14 +57,35 @@ def panel_rows(verdicts: dict[str, Any]) -> Iterator[str]:
             yield f"| {suite} | {question} | {' | '.join(cells)} |"
 
 
+ESTIMATORS = {
+    "hajek": "Poisson",
+    "topk": "top-k",
+    "no_offset": "Poisson without the offset",
+    "uniform": "uniform",
+}
+
+
+def attention_rows(verdicts: dict[str, Any]) -> Iterator[str]:
+    """One row a budget: coverage, rank correlation, looseness, median errors of the four estimators."""
+    yield f"| budget | covered | Spearman | ratio | {' | '.join(ESTIMATORS.values())} |"
+    yield f"|---|---|---|---|{'---|' * len(ESTIMATORS)}"
+    for suite in verdicts["attention"]:
+        for row in suite["budgets"]:
+            parts = [number(row[name]) for name in ("coverage", "spearman", "ratio")]
+            errors = [f"{row[name]['value']:.4f}" for name in ESTIMATORS]
+            yield f"| {' | '.join([format(row['budget'], '.1%'), *parts, *errors])} |"
+
+
 def main() -> int:
     verdicts = json.loads((ROOT / "results/embedded/verdicts.json").read_text())
     readme = ROOT / "README.md"
     before = readme.read_text()
-    head, rest = before.split(BEGIN)
-    tail = rest.split(END)[1]
-    body = "\n".join([*verdict_rows(verdicts), "", *panel_rows(verdicts)])
-    after = f"{head}{BEGIN}\n\n{body}\n\n{END}{tail}"
+    tables = [[*verdict_rows(verdicts), "", *panel_rows(verdicts)], list(attention_rows(verdicts))]
+    head, *rests = before.split(BEGIN)
+    after = head
+    for rest, lines in zip(rests, tables, strict=True):
+        body = "\n".join(lines)
+        after += f"{BEGIN}\n\n{body}\n\n{END}{rest.split(END)[1]}"
     if "--check" in sys.argv[1:]:
         return int(after != before)
     readme.write_text(after)

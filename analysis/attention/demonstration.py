@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.cells import CellData
 from analysis.statistics import Estimate
+from analysis.statistics.base import Floats
 
 PROMPT = ["task", "example_id"]
 
@@ -46,6 +47,8 @@ class Demonstration:
         median_ratio: over cells of largest / smallest error; None where no cell has one.
         largest_ratio: likewise.
         without_ratio: cells whose smallest error is 0.
+        median_rise: over cells of largest error / error in the unchanged world; None where no cell has one.
+        largest_rise: likewise.
         worlds: numbers by world.
     """
 
@@ -62,6 +65,8 @@ class Demonstration:
     median_ratio: float | None
     largest_ratio: float | None
     without_ratio: int
+    median_rise: float | None
+    largest_rise: float | None
     worlds: tuple[WorldRow, ...]
 
 
@@ -70,8 +75,8 @@ def demonstrations(data: CellData) -> Iterator[Demonstration]:
     for change, rows in data.rows.groupby("change", observed=True, sort=True):
         same = rows.groupby([*PROMPT, "layer"], observed=True)["statistics"].nunique(dropna=False) == 1
         found = ranges(rows)
-        low, high = found["low"].to_numpy(np.float64), found["high"].to_numpy(np.float64)
-        ratios = high[low > 0] / low[low > 0]
+        low, high, unchanged = found.to_numpy(np.float64).T
+        ratios, rises = _over(high, low), _over(high, unchanged)
         budgets = rows["budget"].unique()
         yield Demonstration(
             change=str(change),
@@ -87,15 +92,25 @@ def demonstrations(data: CellData) -> Iterator[Demonstration]:
             median_ratio=float(np.median(ratios)) if len(ratios) else None,
             largest_ratio=float(ratios.max()) if len(ratios) else None,
             without_ratio=int((low == 0).sum()),
+            median_rise=float(np.median(rises)) if len(rises) else None,
+            largest_rise=float(rises.max()) if len(rises) else None,
             worlds=tuple(_worlds(data, rows)),
         )
 
 
 def ranges(rows: pd.DataFrame) -> pd.DataFrame:
-    """Smallest (`low`) and largest (`high`) top-k error of each cell over the changed worlds."""
-    changed = rows[rows["world"] > 0]
-    by_cell = changed.groupby([*PROMPT, "layer", "head"], observed=True, sort=True)["topk"]
-    return pd.DataFrame({"low": by_cell.min(), "high": by_cell.max()}).reset_index(drop=True)
+    """Top-k error of each cell: `low` and `high`, the ends over the changed worlds, and `unchanged`."""
+    changed, world_0 = (
+        here.groupby([*PROMPT, "layer", "head"], observed=True, sort=True)["topk"]
+        for here in (rows[rows["world"] > 0], rows[rows["world"] == 0])
+    )
+    found = {"low": changed.min(), "high": changed.max(), "unchanged": world_0.min()}
+    return pd.DataFrame(found).reset_index(drop=True)
+
+
+def _over(high: Floats, low: Floats) -> Floats:
+    """Quotients where there is one."""
+    return high[low > 0] / low[low > 0]
 
 
 def _worlds(data: CellData, rows: pd.DataFrame) -> Iterator[WorldRow]:

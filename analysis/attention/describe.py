@@ -57,16 +57,17 @@ class Attention:
 
 
 def describe(study: Study, registrations: Iterable[Registered]) -> tuple[Attention, ...]:
-    """The attention suites that registrations key, in their order. Empty for a study without any."""
-    return tuple(
-        one
-        for registered in registrations
-        for suite in registered.content.suites
-        for one in _suite(study, registered, suite)
-    )
+    """The attention suites of a study, those of a registration together. Empty for a study without any.
+
+    A suite that no registration keys has no plan to compute intervals by, hence no numbers.
+    """
+    owners = [(suite, one) for one in registrations for suite in one.content.suites]
+    keyed = {suite for suite, _ in owners}
+    others = [(suite, None) for suite in _names(study.cells, "suite") if suite not in keyed]
+    return tuple(one for suite, owner in [*owners, *others] for one in _suite(study, owner, suite))
 
 
-def _suite(study: Study, registered: Registered, suite: str) -> Iterator[Attention]:
+def _suite(study: Study, registered: Registered | None, suite: str) -> Iterator[Attention]:
     cells = study.cells[study.cells["suite"] == suite]
     worlds = study.worlds[study.worlds["suite"] == suite]
     models = sorted(set(cells["model"].astype(str)))
@@ -80,9 +81,12 @@ def _suite(study: Study, registered: Registered, suite: str) -> Iterator[Attenti
             scores=_names(here, "score"),
             prompts=len(here[["task", "example_id"]].drop_duplicates()),
             cells=len(here),
-            undefined=_reason(study, here, changed),
+            undefined=_reason(study, here, changed) if registered else "no registration keys the suite",
         )
-        yield one if one.undefined else _with_numbers(one, registered, here, changed)
+        if registered is None or one.undefined:
+            yield one
+        else:
+            yield _with_numbers(one, registered, here, changed)
 
 
 def _with_numbers(

@@ -16,12 +16,16 @@ from analysis.statistics.base import Floats
 from analysis.tables.base import Column, shown
 
 ACROSS = 40  # hexagons from side to side
+BELOW = 0.001  # share of the numbers that the axes may leave out: a few near 0 would take half of a panel
 # Light to dark in eight steps: darker is more, in grey as well.
 _MANY = LinearSegmentedColormap.from_list("many", ["#d3e3f3", "#6aaed6", "#1f5fa8", "#0a1f44"], N=8)
 
 
 def scatter(one: Attention) -> Figure:
-    """One panel per budget, density of cells on the same axes, and the line error = certificate."""
+    """One panel per budget, density of cells on the same axes, and the line error = certificate.
+
+    Cells beyond the axes are drawn at their edge and counted.
+    """
     points = {row.budget: _points(one, row.budget) for row in one.budgets}
     low, high = _limits(list(points.values()))
     drawn, places = panels(len(points), 2.95)
@@ -55,16 +59,18 @@ def _limits(points: list[Floats]) -> tuple[float, float]:
     finite = every[np.isfinite(every)]
     if not len(finite):
         return -2.0, 0.0
-    room = max(0.04 * float(np.ptp(finite)), 0.1)
-    return float(finite.min()) - room, float(finite.max()) + room
+    low, high = float(np.quantile(finite, BELOW)), float(finite.max())
+    room = max(0.04 * (high - low), 0.1)
+    return low - room, high + room
 
 
 def _panel(panel: Axes, row: ByBudget, points: Floats, low: float, high: float) -> PolyCollection:
-    has_place = np.isfinite(points).all(axis=0)
+    edge = low + (high - low) / ACROSS / 2
+    is_beyond = (points < low).any(axis=0)
     panel.fill_between([low, high], [low, high], high, color="#f1efe9", linewidth=0, zorder=0)
     # Drawn on logarithms: hexagons stay regular, and the file has one of them and a list of places.
     layer = panel.hexbin(
-        *points[:, has_place],
+        *np.maximum(points, edge),
         gridsize=(ACROSS, round(ACROSS / 3**0.5)),
         extent=(low, high, low, high),
         mincnt=1,
@@ -83,12 +89,12 @@ def _panel(panel: Axes, row: ByBudget, points: Floats, low: float, high: float) 
     panel.set_title(f"budget {percent(row.budget)}\ncovered {covered}, Spearman {rank}")
     at: dict[str, Any] = {"transform": panel.transAxes, "fontsize": 7.5, "color": "#505050"}
     panel.text(0.04, 0.96, "error above certificate", va="top", **at)
-    if lost := int((~has_place).sum()):
-        panel.text(0.97, 0.03, f"{lost:,} cells with a 0 not shown", ha="right", **at)
+    if count := int(is_beyond.sum()):
+        panel.text(0.97, 0.03, f"{count:,} cells beyond the edge", ha="right", **at)
     return layer
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Logarithms at whole decades, every second one where there are many."""
+    """Logarithms at whole decades, at most four of them."""
     decades = [float(decade) for decade in range(int(np.ceil(low)), int(np.floor(high)) + 1)]
-    return decades if len(decades) <= 5 else decades[:: -(-len(decades) // 5)]
+    return decades[:: -(-len(decades) // 4)]

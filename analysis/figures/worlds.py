@@ -9,26 +9,27 @@ from matplotlib.path import Path
 from analysis.attention import Attention
 from analysis.attention.demonstration import Demonstration, ranges
 from analysis.figures.style import INK, NAVY, ORANGE, figure, grid, plain_log
+from analysis.tables.base import digits
 
-BARS = 120  # cells shown, evenly spaced in the order; more would run into each other
+BARS = 120  # cells shown, one for each equal part of the order; more would run into each other
 FLOOR = 1e-9  # stands for an error of 0, which a log axis has no place for
 NOUNS = {"permutation": "values permuted", "rotation": "values rotated"}
 
 
 def worlds(one: Attention) -> Figure:
-    """A row for each change: the range of top-k's error in every cell, and certificate and error by world."""
+    """A row for each change: the range of top-k's error by cell, and certificate and error by world."""
     found = one.demonstrations
     drawn = figure(0.6 + 2.3 * len(found))
     panels = drawn.subplots(len(found), 2, sharey="col", squeeze=False, width_ratios=(1.2, 1))
     for (left, right), of in zip(panels, found, strict=True):
         _ranges(left, one, of)
         _by_world(right, of)
-    low = max(min(of.smallest for of in found), FLOOR) / 1.3
-    high = max(max(of.largest for of in found), FLOOR) * 1.3
+    ends = np.array([left.dataLim.intervaly for left in panels[:, 0]])
+    low, high = float(ends.min()) / 1.2, float(ends.max()) * 1.2
     panels[0, 0].set_ylim(low, high)
     plain_log(panels[0, 0].yaxis, low, high)
     panels[0, 1].set_ylim(bottom=0)
-    panels[-1, 0].set_xlabel("cells (prompt, layer, head), sorted")
+    panels[-1, 0].set_xlabel("cells (prompt, layer, head), sorted: lowest to highest over the worlds")
     panels[-1, 1].set_xlabel("world; 0 is the unchanged one")
     handles, words = panels[0, 1].get_legend_handles_labels()
     drawn.legend(handles, words, loc="outside upper left", ncols=3)
@@ -36,22 +37,28 @@ def worlds(one: Attention) -> Figure:
 
 
 def _ranges(axes: Axes, one: Attention, of: Demonstration) -> None:
-    """Bars from the smallest to the largest error of a cell over the changed worlds."""
+    """Bars from the smallest to the largest error of a cell over the changed worlds, 1 being unchanged."""
     rows = ranges(one.worlds[one.worlds["change"] == of.change])
-    low, high = np.maximum(rows.to_numpy(np.float64).T, FLOOR)
-    order = np.argsort(low * high, kind="stable")
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, min(BARS, len(order))).round().astype(int))]
-    ends = [(at, end) for at, cell in enumerate(chosen) for end in (low[cell], high[cell])]
-    codes = np.tile([Path.MOVETO, Path.LINETO], len(chosen))
+    rows = rows[rows["unchanged"] > 0]
+    low, high = np.maximum(rows[["low", "high"]].div(rows["unchanged"], axis=0).to_numpy(np.float64).T, FLOOR)
+    order = np.lexsort((low, high))
+    shown = min(BARS, len(order))
+    chosen = order[((np.arange(shown) + 0.5) / max(shown, 1) * len(order)).astype(int)]
+    corners = [(at, end) for at, cell in enumerate(chosen) for end in (low[cell], high[cell])]
     axes.set_yscale("log")
-    axes.add_patch(PathPatch(Path(ends, codes), edgecolor=ORANGE, linewidth=1.4, fill=False))
+    if corners:
+        bars = Path(corners, np.tile([Path.MOVETO, Path.LINETO], len(chosen)))
+        axes.add_patch(PathPatch(bars, edgecolor=ORANGE, linewidth=1.6, capstyle="butt", fill=False))
+    axes.axhline(1, color=INK, linewidth=1.0)
     axes.set_xlim(-2, len(chosen) + 1)
     axes.set_xticks([])
-    axes.set_ylabel("true relative error of top-k,\nsmallest to largest")
-    same = f"in {of.identical:,} of {of.compared:,} (prompt, layer) all {of.changed + 1} worlds"
-    moves = "" if of.median_ratio is None else f"; its error moves {of.median_ratio:.3g}-fold (median)"
+    axes.set_ylabel("true error of top-k,\ntimes the unchanged one")
     noun = NOUNS.get(of.change, of.change)
-    axes.set_title(f"{noun}: {same}\nlook the same to top-k{moves}", fontsize=8.5)
+    title = f"{noun}: alike to top-k in {of.identical:,} of {of.compared:,} (prompt, layer)"
+    if of.median_rise is not None and of.largest_rise is not None:
+        ends = [digits(one, "number") for one in (of.median_rise, of.largest_rise)]
+        title += f"\nits error rises {ends[0]}-fold (median), at most {ends[1]}-fold"
+    axes.set_title(title, fontsize=8.5)
     grid(axes)
 
 

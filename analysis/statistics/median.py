@@ -21,6 +21,13 @@ def median(values: Floats, cluster: Integers, rows: Integers) -> Statistic:
             ordered[np.minimum((passed < place).sum(axis=0), len(ordered) - 1)]
             for place in (np.ceil(total / 2), np.floor(total / 2) + 1)
         )
-        return np.where(total > 0, lower / 2 + upper / 2, np.nan)
+        return np.where(total > 0, _between(lower, upper), np.nan)
 
     return Statistic(of, rows)
+
+
+def _between(lower: Floats, upper: Floats) -> Floats:
+    """The mean of two, also where their sum leaves the floats."""
+    with np.errstate(over="ignore"):
+        both = lower + upper
+    return np.where(np.isfinite(both), both / 2, lower / 2 + upper / 2)

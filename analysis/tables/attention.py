@@ -226,6 +226,8 @@ def _demonstration(one: Attention) -> _Parts:
         Column("median_ratio", "median ratio", "number"),
         Column("largest_ratio", "largest ratio", "number"),
         Column("without_ratio", "cells without ratio"),
+        Column("median_rise", "median rise", "number"),
+        Column("largest_rise", "largest rise", "number"),
     )
     rows: list[tuple[Value, ...]] = [
         (
@@ -242,6 +244,8 @@ def _demonstration(one: Attention) -> _Parts:
             row.median_ratio,
             row.largest_ratio,
             row.without_ratio,
+            row.median_rise,
+            row.largest_rise,
         )
         for row in one.demonstrations
     ]
@@ -249,6 +253,7 @@ def _demonstration(one: Attention) -> _Parts:
         "In each changed world the values of top-k's evicted tokens are others; no key or kept value is.",
         "identical: everything that top-k can compute online is the same bytes in all worlds.",
         "Errors are top-k's; ratio: largest over smallest of one cell over the changed worlds.",
+        "rise: largest of one cell over the changed worlds, as a multiple of its error in world 0.",
     )
     return "demonstration", "What top-k cannot see", columns, rows, remarks
 

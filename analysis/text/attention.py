@@ -1,12 +1,13 @@
 """Attention suites as text: the certificate by budget, and what top-k cannot see."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from analysis.attention import Attention
 from analysis.attention.demonstration import Demonstration
 from analysis.tables import ablations, tables_of
 from analysis.tables.base import Table, digits
-from analysis.text.words import RULE, wrapped
+from analysis.text.words import RULE, WIDTH
 from kvexp.terminal import printable
 
 INTERVALS = 3  # budgets beside each other that leave room for intervals
@@ -39,14 +40,12 @@ def attention_tables(suites: Sequence[Attention], is_full: bool) -> Iterator[str
             yield from table_lines(main.only(MAIN, MAIN_MEANS))
             yield from _demonstration_lines(one) if one.demonstrations else ()
     if len(suites) > 1:
-        together = ablations(suites)
-        reasons = [remark for remark in together.remarks if " has no numbers: " in remark]
-        yield from table_lines(together.only(COMPARED, (*COMPARED_MEANS, *reasons)), has_intervals=False)
+        yield from table_lines(ablations(suites).only(COMPARED, COMPARED_MEANS), has_intervals=False)
 
 
 def table_lines(table: Table, *, has_intervals: bool = True) -> Iterator[str]:
     """Lines of one table with its remarks, and a blank one."""
-    yield from wrapped("", printable(table.title))
+    yield from _wrapped("", table.title)
     if table.rows:
         fits = not table.is_tall or len(table.rows) <= INTERVALS
         lines = table.shown(has_intervals=has_intervals and fits)
@@ -56,23 +55,25 @@ def table_lines(table: Table, *, has_intervals: bool = True) -> Iterator[str]:
             if number == 0:
                 yield RULE
     for remark in table.remarks:
-        yield from wrapped("  ", printable(remark))
+        yield from _wrapped("  ", remark)
     for reason in table.reasons() if has_intervals else ():
-        yield from wrapped("  ", f"undefined: {reason}")
+        yield from _wrapped("  ", f"undefined: {reason}")
     yield ""
 
 
 def _demonstration_lines(one: Attention) -> Iterator[str]:
     """One line for each change of the evicted values."""
-    yield f"Values of top-k's evicted tokens changed, {one.name}; error of one cell over the changed worlds"
-    heads = ("change", "looks the same", "top-k error", "ratio", "most", "Poisson covered", "warned")
-    widths = (13, 16, 19, 7, 8, 17, 0)
+    title = f"Values of top-k's evicted tokens changed, {one.name}; error of one cell over the changed worlds"
+    yield from _wrapped("", title)
+    heads = ("change", "looks the same", "top-k error", "ratio", "most", "rise", "Poisson covered", "warned")
+    widths = (13, 16, 19, 7, 7, 7, 17, 0)
     yield _spaced(heads, widths)
     yield RULE
     for of in one.demonstrations:
         yield _spaced(_demonstration(of), widths)
     yield "  looks the same: (prompt, layer) with all that top-k can compute the same bytes in all worlds."
-    yield "  ratio: largest / smallest error, median cell. warned: worlds with mean certificate > mean error."
+    yield "  ratio: largest / smallest error, median cell; most: any cell; rise: largest / unchanged, median."
+    yield "  warned: worlds in which the mean certificate of Poisson exceeds its mean error."
     yield ""
 
 
@@ -84,9 +85,16 @@ def _demonstration(of: Demonstration) -> tuple[str, ...]:
         f"{digits(of.smallest, 'number')} to {digits(of.largest, 'number')}",
         "-" if of.median_ratio is None else digits(of.median_ratio, "number"),
         "-" if of.largest_ratio is None else digits(of.largest_ratio, "number"),
+        "-" if of.median_rise is None else digits(of.median_rise, "number"),
         f"{min(covered):.3f} to {max(covered):.3f}" if covered else "undefined",
         f"{sum(row.is_warned for row in of.worlds)} of {len(of.worlds)}",
     )
+
+
+def _wrapped(indent: str, text: str) -> list[str]:
+    """Lines that end at spaces only: the names of suites and shards are full of hyphens."""
+    lines = textwrap.wrap(printable(text), WIDTH - len(indent), break_on_hyphens=False)
+    return [indent + line for line in lines]
 
 
 def _spaced(texts: Sequence[str], widths: Sequence[int]) -> str:

@@ -68,7 +68,9 @@ def errors(layer: Layer, plans: Plans, protocol: Protocol) -> Errors:
     scale = truth.norm(dim=-1) + protocol.norm_floor
 
     def off(plan: KeepPlan, corrected: bool) -> torch.Tensor:
-        return (attend(layer, bias(layer, plan, corrected))[1] - truth).norm(dim=-1) / scale
+        output = attend(layer, bias(layer, plan, corrected))[1]
+        error: torch.Tensor = (output - truth).norm(dim=-1) / scale
+        return error
 
     kept_weights, estimate = attend(layer, bias(layer, plans.poisson, corrected=True))
     variance, largest = _variance(layer, plans.poisson, kept_weights, estimate)

@@ -281,6 +281,10 @@ def test_the_demonstration(told, worlds):
         assert of.largest == max(max(values) for values in errors.values())
         assert of.largest_ratio == pytest.approx(max(ratios), rel=1e-12)
         assert of.median_ratio == pytest.approx(np.median(ratios), rel=1e-12)
+        unchanged = {(r["example_id"], r["layer"], r["head"]): r["topk"] for r in here if r["world"] == 0}
+        rises = [max(values) / unchanged[place] for place, values in errors.items()]
+        assert of.median_rise == pytest.approx(np.median(rises), rel=1e-12)
+        assert of.largest_rise == pytest.approx(max(rises), rel=1e-12)
         assert [row.world for row in of.worlds] == list(range(7))
         for row in of.worlds:
             inside = [r for r in here if r["world"] == row.world]
@@ -339,6 +343,11 @@ def test_a_part_gives_no_numbers(tell, cells, worlds, what):
         assert to_csv(table).count("\n") == 1  # heads only
         assert f"No numbers: {one.undefined}." in to_markdown(table)
     assert one.undefined in "".join(line.strip() + " " for line in attention_tables([one], is_full=False))
+
+
+def test_a_suite_that_nobody_keys_is_named(tell):
+    one = tell(cell_frames.cells(suite="stray", prompts=2))
+    assert (one.name, one.undefined, one.budgets) == ("stray", "no registration keys the suite", ())
 
 
 def test_a_problem_elsewhere_takes_no_numbers(tell, cells):

@@ -50,11 +50,12 @@ def plant(tmp_path, owners):
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A suite where budgets differ in everything, and what it was planted with, by budget and prompt."""
-    heads = Heads(
-        coverage=lambda budget: 0.7 + budget / 2,
-        tax=lambda budget: budget / 100 - 0.02,
-        seed=3,
-    )
+    knobs = Heads(coverage=lambda budget: 0.7 + budget / 2, tax=lambda budget: budget / 100 - 0.02, seed=3)
+    other = Heads(seed=4)
+
+    def heads(key):
+        return {**knobs(key), "topk": other(key)["topk"] * (1 - key.budget / 5)}
+
     grid = planted.prompts(examples=14, offsets=(3, 16))
     told = {budget: {} for budget in BUDGETS}
     for prompt in grid:

@@ -97,10 +97,7 @@ def test_the_columns_have_their_types(measured, tmp_path):
         assert len(frame)
         assert not len(other)
         assert list(frame.columns) == list(other.columns)
-        kinds = {
-            name: "category" if str(kind) == "category" else str(kind) for name, kind in frame.dtypes.items()
-        }
-        assert kinds == {name: str(kind) for name, kind in other.dtypes.items()}
+        assert list(map(str, frame.dtypes)) == list(map(str, other.dtypes))
     whole = {name for name, kind in full.cells.dtypes.items() if kind == np.int64}
     assert whole == {"seed", "offset", "layer", "head"}
     assert {name for name, kind in full.worlds.dtypes.items() if kind == np.int64} == {
@@ -135,9 +132,8 @@ def test_rows_count_when_their_shard_is_closed(shard, measured, is_closed):
         assert (here["score"].notna() == is_closed).all()
     here = study.worlds[study.worlds["shard_id"] == SHARD]
     assert here["statistics"].map(lambda digest: isinstance(digest, str)).eq(is_closed).all()
-    assert study.absences[ATTENTION, SHARD] != "" and study.cells["present"].sum() == (
-        216 if is_closed else 108
-    )
+    assert study.cells["present"].sum() == (216 if is_closed else 108)
+    assert study.absences[ATTENTION, SHARD].startswith("absent" if is_closed else "not complete")
 
 
 def test_failed_prompts_are_missing_until_a_later_success(shard, measured):
@@ -270,9 +266,9 @@ def test_covered_must_agree_with_error_and_certificate(shard, measured, is_cover
     cell = told(again)
     assert cell["covered"] is is_covered
     bound = cell["certificate"] * (cell["estimate_norm"] + FLOOR) / (cell["norm"] + FLOOR)
-    for error, is_sound in ((bound * (1 + 1e-6), True), (bound * (1 - 1e-6), True), (cell["hajek"], True)):
-        rewrite(again, lambda lines, e=error: [*lines[:4], edit(lines[4], hajek=e), *lines[5:]])
-        assert (load(planted_again, {}).problems == ()) is is_sound
+    for error in (bound * (1 + 1e-6), bound * (1 - 1e-6)):  # either side of the line, within its digits
+        rewrite(again, lambda lines, error=error: [*lines[:4], edit(lines[4], hajek=error), *lines[5:]])
+        assert load(planted_again, {}).problems == ()
     error = bound * (1 + 1e-3 if is_covered else 1 - 1e-3)
     rewrite(again, lambda lines: [*lines[:4], edit(lines[4], hajek=error), *lines[5:]])
     (problem,) = load(planted_again, {}).problems
@@ -376,16 +372,13 @@ def test_a_line_that_is_no_record_leaves_nothing_of_its_shard(shard, measured):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": 5}, "192 cells and worlds, but footer.json counts 5"),
+        ({"rows": 5}, "132 cells and worlds, but footer.json counts 5"),  # 6 x 18 cells, 24 layers of worlds
         ({"sha256": "f" * 64}, "its sha256 is not the one in footer.json: the log was changed"),
         ({"shard_digest": "f" * 64}, "its shard digest is not that of attempt 1"),
     ],
 )
 def test_a_footer_must_fit(shard, measured, changes, message):
     path = shard / "footer.json"
-    if "rows" in changes:
-        assert json.loads(path.read_bytes())["rows"] == 6 * 18 + 2 * 2 * 3 * 2
-        message = message.replace("192", str(6 * 18 + 2 * 2 * 3 * 2))
     path.write_bytes(compact({**json.loads(path.read_bytes()), **changes}))
     (problem,) = load(measured, {}).problems
     assert message in problem.message

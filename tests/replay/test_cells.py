@@ -71,7 +71,7 @@ class Reference:
         self.q_HND, self.k_KND, self.v_KND = layer
         self.n, self.group = n, len(self.q_HND) // len(self.k_KND)
         self.free = range(SINKS, n - RECENT)
-        self.score_Kn = [self.window(kv, width, pool) for kv in range(len(self.k_KND))]
+        self.score = cache(lambda kv: self.window(kv, width, pool))
         self.pi, self.topk = cache(self.pi), cache(self.topk)
 
     def attention(self, head, at):
@@ -95,7 +95,7 @@ class Reference:
 
     def pi(self, kv, kept):
         """clip(c * score, 1e-6, 1) on unprotected tokens, c by bisection so that pi adds up to the budget."""
-        s, m = self.score_Kn[kv], kept - SINKS - RECENT
+        s, m = self.score(kv), kept - SINKS - RECENT
         low, high = 0.0, 1 / min(s[i] for i in self.free if s[i] > 0)
         for _ in range(200):
             c = (low + high) / 2
@@ -108,7 +108,7 @@ class Reference:
 
     def topk(self, kv, kept):
         """Protected tokens and the highest scores; of equal ones the earlier."""
-        s = [np.float32(x) for x in self.score_Kn[kv]]
+        s = [np.float32(x) for x in self.score(kv)]
         best = set(sorted(self.free, key=lambda i: (-s[i], i))[: kept - SINKS - RECENT])
         return [i not in self.free or i in best for i in range(self.n)]
 
@@ -189,13 +189,13 @@ def place_of(row):
     return row.budget, row.seed, row.offset, row.layer, row.head
 
 
-def assert_cells_equal(rows, expected, names=(*NUMBERS, "rare_attention")):
+def assert_cells_equal(rows, expected):
     """Every number to 1e-5; an error of 1e-3 is a difference of outputs that float32 states know to 1e-7."""
     for row in rows:
         slow, place = expected[place_of(row)], place_of(row)
         for name in COUNTS:
             assert getattr(row, name) == slow[name], (name, place)
-        for name in names:
+        for name in NUMBERS:
             assert getattr(row, name) == pytest.approx(slow[name], rel=1e-5, abs=1e-7), (name, place)
 
 
@@ -224,12 +224,9 @@ def short(shard, loaded, **changes):
 
 
 PEAKED = {"window": 4, "pool": 1}  # few rows, unpooled: many tokens with a small pi
-BROADCAST = pytest.mark.xfail(
-    strict=True, reason="cells.errors multiplies weights (K, G, Q, N) by rare tokens (K, N) without axes G, Q"
-)
 
 
-def one_short_prompt(shard, layout, offsets, seed=0):
+def one_short_prompt(shard, layout, offsets, seed):
     """Rows of `measure` and the reference's, at one draw."""
     kind, heads, kv_heads = layout
     loaded = wrap(tiny.model(kind, heads=heads, kv_heads=kv_heads), tiny.tokenizer())
@@ -240,23 +237,9 @@ def one_short_prompt(shard, layout, offsets, seed=0):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_every_cell_of_every_kind_of_model_equals_the_loop_over_tokens(shard, layout):
-    rows, expected = one_short_prompt(shard, layout, [16])
-    assert_cells_equal(rows, expected, NUMBERS)
-
-
-@pytest.mark.parametrize(
-    ("layout", "offsets"),
-    [
-        pytest.param(("llama", 6, 2), [16], marks=BROADCAST),
-        pytest.param(("llama", 9, 3), [3, 0, 16], marks=BROADCAST),
-        pytest.param(("qwen2", 4, 4), [0, 16], marks=BROADCAST),
-        (("qwen2", 8, 1), [0, 16, 5]),
-    ],
-    ids=str,
-)
-def test_several_queries_and_the_attention_on_rare_tokens_equal_the_loop_over_tokens(shard, layout, offsets):
-    rows, expected = one_short_prompt(shard, layout, offsets, seed=1)
+@pytest.mark.parametrize(("offsets", "seed"), [([16], 0), ([3, 0, 16], 1)], ids=str)
+def test_every_cell_of_every_kind_of_model_equals_the_loop_over_tokens(shard, layout, offsets, seed):
+    rows, expected = one_short_prompt(shard, layout, offsets, seed)
     assert_cells_equal(rows, expected)
     assert max(row.rare_attention for row in rows) > 1e-3
 
@@ -279,7 +262,7 @@ def test_a_real_shards_rows_equal_the_loop_over_tokens(shard, loaded):
 def test_the_numbers_above_are_not_all_alike(shard, loaded):
     """Otherwise the comparison would pass with any keep set."""
     rows = cells_of(measured(shard, loaded, number=1))
-    for name in [*NUMBERS[1:], "kept", "tail_kept", "uniform_kept"]:
+    for name in [*NUMBERS[1:-1], "kept", "tail_kept", "uniform_kept"]:
         assert len({getattr(row, name) for row in rows}) > 15, name
     assert {row.covered for row in rows} == {True, False}
     n = rows[0].evictable

@@ -13,7 +13,7 @@ from tests import project
 SEED = 9000
 # sha256 of the first 5 texts at 1,024 tokens. Another value means other data: logs made before and after
 # the change must not be mixed.
-GOLDEN = "GOLDEN"
+GOLDEN = "2001f928e4eba735b630f732aa56032f1db4b040f5e945a37cc682fc85933db6"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,3 @@ def test_a_generation_suite_with_prose_is_refused_in_one_sentence(tmp_path, tiny
     ) as caught:
         project.made(root, "suite.mini.tasks=[prose]")
     assert "\n" not in str(caught.value)
-    done = project.kvexp(root, "plan", "study=mini", "suite.mini.tasks=[prose]")
-    assert done.returncode == 2
-    assert "has no answers" in project.one_sentence(done.stderr)
