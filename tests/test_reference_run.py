@@ -21,9 +21,17 @@ def again(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("name", ["verdicts.json", "verdicts.md"])
-def test_the_logs_give_the_committed_verdicts_byte_for_byte(again, name):
-    assert (again / name).read_bytes() == (RESULTS / name).read_bytes()
+def written(folder):
+    """What the analysis writes, by path."""
+    found = [*folder.glob("verdicts.*"), *folder.glob("tables/*"), *folder.glob("figures/*")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def test_the_logs_give_the_committed_verdicts_tables_and_figures_byte_for_byte(again):
+    now, then = written(again), written(RESULTS)
+    assert now.keys() == then.keys()
+    assert len(now) == 2 + 18 + 6
+    assert [name for name in now if now[name] != then[name]] == []
 
 
 def test_the_readme_shows_them():
@@ -33,9 +41,11 @@ def test_the_readme_shows_them():
 
 def test_every_shard_is_complete_and_came_from_committed_code():
     attempts = [json.loads(path.read_bytes()) for path in sorted(RESULTS.glob("*/*/attempt-*.json"))]
-    assert len(attempts) == len(list(RESULTS.glob("*/*/footer.json"))) == 24
+    assert len(attempts) == len(list(RESULTS.glob("*/*/footer.json"))) == 26
     assert {attempt["git_dirty"] for attempt in attempts} == {False}
-    assert len({attempt["protocol_digest"] for attempt in attempts}) == 1
+    # One protocol for the generations and one for the cells.
+    by_kind = {("attention" in attempt["config"], attempt["protocol_digest"]) for attempt in attempts}
+    assert sorted(is_attention for is_attention, _ in by_kind) == [False, True]
 
 
 def test_the_numerical_floor_answers_as_the_full_cache_does():
