@@ -291,7 +291,9 @@ def resolved_cells(here: list[ExpectedCells]) -> dict[str, Any]:
     return {
         "version": 1,
         "suite": first.suite,
-        "model": {"name": first.model, "layers": first.layers, "query_heads": first.heads},
+        "model": {"name": first.model},
+        "layers": first.layers,
+        "query_heads": first.heads,
         "task": {"name": first.task},
         "protocol": {"delta": DELTA, "norm_floor": FLOOR},
         "attention": {

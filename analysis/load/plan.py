@@ -63,12 +63,6 @@ class _Answers(msgspec.Struct):
     arms: list[tuple[_Named, _Places]]
 
 
-class _Model(msgspec.Struct):
-    name: str
-    layers: int | None = None
-    query_heads: int | None = None
-
-
 class _Attention(msgspec.Struct):
     budgets: list[float]
     seeds: list[int]
@@ -80,14 +74,14 @@ class _Cells(msgspec.Struct):
     """The part of a resolved shard that decides which cells it has, and how they are certified."""
 
     suite: str
-    model: _Model
+    model: _Named
     task: _Named
     attention: _Attention
     protocol: Level
     example_ids: list[str]
     world_ids: list[str]
-    layers: int | None = None  # of the model as it was found, where its config does not say
-    query_heads: int | None = None
+    layers: int
+    query_heads: int
 
 
 class _Certified(msgspec.Struct):
@@ -152,8 +146,6 @@ def _rows(config: _Answers) -> set[Row]:
 
 
 def _prompts(config: _Cells) -> set[Prompt]:
-    layers = config.model.layers if config.layers is None else config.layers
-    heads = config.model.query_heads if config.query_heads is None else config.query_heads
     conf = config.attention
     return {
         Prompt(
@@ -164,8 +156,8 @@ def _prompts(config: _Cells) -> set[Prompt]:
             tuple(sorted(conf.budgets)),
             tuple(sorted(conf.seeds)),
             tuple(sorted(conf.query_offsets)),
-            layers or 0,
-            heads or 0,
+            config.layers,
+            config.query_heads,
             conf.worlds if example_id in config.world_ids else 0,
         )
         for example_id in config.example_ids
