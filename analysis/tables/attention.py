@@ -182,7 +182,7 @@ def _rare(one: Attention) -> _Parts:
         (row.budget, row.low, row.high, row.cells, row.coverage) for row in one.rare
     ]
     remarks = ("from, to: share of the full cache's attention on tokens with pi < 1e-3.", COVERED_MEANS)
-    return "rare", "Coverage by attention on all but surely evicted tokens", columns, rows, remarks
+    return "rare", "Coverage by the share of attention on tokens with pi below 0.001", columns, rows, remarks
 
 
 def _deployed(one: Attention) -> _Parts:
