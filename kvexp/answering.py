@@ -17,7 +17,7 @@ def answer(
     shard: GenerationShard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
 ) -> list[Generation]:
     """One generation for every arm of the shard at every place of the grid."""
-    prompt = prompt_of(loaded.tokenizer, family, question, shard.model.chat)
+    prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
 
     def draw(arm: Arm, shape: tuple[int, int, int]) -> Any:
         where = (shard.task.name, question.example_id, str(arm.condition))

@@ -61,6 +61,11 @@ class Selection:
     arms: dict[str, ArmConf]
     chosen: dict[str, list[str]]  # names by group: study (its file), suite, model, task
 
+    def models_of(self, suite: str) -> list[ModelConf]:
+        """The models that a suite runs on."""
+        by_name = {model.name: model for model in self.models}
+        return [by_name[name] for name in self.study.models_of(suite)]
+
 
 def project_root(start: Path | None = None) -> Path:
     """The nearest folder at or above `start` that holds conf/config.yaml."""
@@ -86,12 +91,12 @@ def select(overrides: list[str], root: Path) -> Selection:
         if isinstance(suite, SuiteConf)
         for entry in suite.arms[::-1]
     }
-    lists = {"suite": study.suites, "model": study.models, "task": list(tasks)[::-1]}
+    lists = {"suite": study.suites, "model": study.all_models, "task": list(tasks)[::-1]}
     selection = Selection(
         study=study,
         cluster=cluster,
         suites=suites,
-        models=[composer.one("model", name, by_study) for name in study.models],
+        models=[composer.one("model", name, by_study) for name in study.all_models],
         tasks={name: composer.one("task", name, by) for name, by in tasks.items()},
         arms={name: composer.one("arm", name, by) for name, by in arms.items()},
         chosen={

@@ -24,18 +24,34 @@ class StudyConf:
         name: names the folders results/<name> and preregistration/<name>.
         suites: names of conf/suite files, in the order they run.
         models: names of conf/model files.
+        suite_models: for suites that run on other models than these, their names.
         protocol: the registered constants of the replay.
     """
 
     name: str = MISSING
     suites: list[str] = MISSING
     models: list[str] = MISSING
+    suite_models: dict[str, list[str]] = field(default_factory=dict)
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
         for name in ("suites", "models"):
             _some(f"study {self.name}", name, getattr(self, name))
             _distinct(f"study {self.name}", name, getattr(self, name))
+        for suite, models in self.suite_models.items():
+            if suite not in self.suites:
+                raise ConfigError(f"study {self.name}: suite_models names {suite}, which is no suite of it")
+            _some(f"study {self.name}", f"suite_models.{suite}", models)
+            _distinct(f"study {self.name}", f"suite_models.{suite}", models)
+
+    def models_of(self, suite: str) -> list[str]:
+        """Names of the models that a suite runs on."""
+        return self.suite_models.get(suite, self.models)
+
+    @property
+    def all_models(self) -> list[str]:
+        """Names of all models, in the order in which suites ask for them."""
+        return list(dict.fromkeys(name for suite in self.suites for name in self.models_of(suite)))
 
 
 @dataclass
@@ -99,9 +115,11 @@ class SuiteConf(SuiteBase):
 
     Attributes:
         arms: what answers every example.
+        no_context: leave the context out of every prompt: what does the model know without it?
     """
 
     arms: list[ArmGrid] = MISSING
+    no_context: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,6 +27,10 @@ class InputError(KvexpError):
     """A prompt, example, model or data file that cannot be used."""
 
 
+class NotFetched(InputError):
+    """Data or weights that are not on this machine; the message says how to get them."""
+
+
 class IncompleteError(KvexpError):
     """Work that ended with something missing; what exists is kept and a later submit continues."""
 

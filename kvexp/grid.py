@@ -37,7 +37,7 @@ def shards(selection: Selection) -> list[Shard]:
     made = [
         shard
         for suite in selection.suites
-        for model in selection.models
+        for model in selection.models_of(suite.name)
         for name in suite.tasks
         for shard in _task_shards(selection, suite, model, selection.tasks[name], digests)
     ]
@@ -102,7 +102,9 @@ def _task_shards(
         }
         if isinstance(suite, SuiteConf):
             arms = [(selection.arms[entry.arm], entry) for entry in suite.arms]
-            yield GenerationShard(**common, arms=arms, protocol_digest=digests["generations"])
+            yield GenerationShard(
+                **common, arms=arms, no_context=suite.no_context, protocol_digest=digests["generations"]
+            )
             continue
         if model.layers is None or model.query_heads is None:
             raise ConfigError(

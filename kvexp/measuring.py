@@ -35,7 +35,7 @@ def measure(
             f"conf/model/{shard.model.name}.yaml says {shard.layers} layers and {shard.query_heads} query "
             f"heads, but the model has {there[0]} and {there[1]}"
         )
-    prompt = prompt_of(loaded.tokenizer, family, question, shard.attention.chat)
+    prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
     replay = _replay(shard, anchor, question.example_id, attempt, loaded, prompt)
     rows: list[Cell | World] = list(_cells(replay))
     if question.example_id in shard.world_ids:

@@ -4,16 +4,14 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kvexp.compose import Selection
-from kvexp.config import AttentionConf, SuiteBase, TaskConf
 from kvexp.errors import IntegrityError
-from kvexp.prompting import prompt_of
+from kvexp.prompting import counter, prompt_of
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.resolved import Shard
 from kvexp.shard_log import on_disk, replace
@@ -78,39 +76,46 @@ def _begun(results: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in results.glob("*/*/attempt-*.json")})
 
 
-def write_examples(results: Path, selection: Selection, load_tokenizer: Callable[[str], Any]) -> None:
-    """Write examples/<suite>.<task>.jsonl where it is missing; tokenizers are loaded only if needed.
+def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callable[[str], Any]) -> None:
+    """Write examples/<suite>.<task>.jsonl for the given shards where it is missing.
 
-    Raises IntegrityError if the questions there are others and the suite has been begun.
+    Tokenizers are loaded only if needed. Raises IntegrityError if the questions there are others and the
+    suite has been begun.
     """
     folder = results / "examples"
+    by_task: dict[tuple[str, str], dict[str, Shard]] = {}
+    for shard in made:
+        by_task.setdefault((shard.suite, shard.task.name), {}).setdefault(shard.model.name, shard)
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for suite in selection.suites:
-            for conf in (selection.tasks[name] for name in suite.tasks):
-                path = folder / f"{suite.name}.{conf.name}.jsonl"
-                family = task(conf.family, **conf.params)
-                questions = family.load(suite.n_examples, suite.example_seed, suite.context_tokens)
-                if _holds(path, family, questions):
-                    continue
-                if path.exists() and suite.name in _begun(results):
-                    raise IntegrityError(
-                        f"{path} holds other examples than this configuration: go back to it, or give the "
-                        "new study a name of its own with study.name=NAME"
-                    )
-                tokenizers = {m.name: load_tokenizer(m.name) for m in selection.models}
-                chat = {
-                    m.name: suite.chat if isinstance(suite, AttentionConf) else m.chat
-                    for m in selection.models
-                }
-                examples = [_example(suite, conf, family, q, tokenizers, chat) for q in questions]
-                replace(path, b"".join(encode(e) + b"\n" for e in examples))
+        for (suite, name), by_model in by_task.items():
+            _write_task(folder / f"{suite}.{name}.jsonl", list(by_model.values()), load_tokenizer)
+
+
+def _write_task(path: Path, shards: list[Shard], load_tokenizer: Callable[[str], Any]) -> None:
+    """The examples of one task of a suite, in the order of its models; `shards` has one of each."""
+    family = task(shards[0].task.family, **shards[0].task.params)
+    questions = [(s, q) for s in shards for q in _questions(family, s, load_tokenizer)]
+    if _holds(path, family, questions):
+        return
+    if path.exists() and shards[0].suite in _begun(path.parent.parent):
+        raise IntegrityError(
+            f"{path} holds other examples than this configuration: go back to it, or give the new study a "
+            "name of its own with study.name=NAME"
+        )
+    examples = [_example(s, family, q, load_tokenizer(s.model.name)) for s, q in questions]
+    replace(path, b"".join(encode(e) + b"\n" for e in examples))
+
+
+def _questions(family: Task, shard: Shard, load_tokenizer: Callable[[str], Any]) -> list[Question]:
+    count = counter(load_tokenizer(shard.model.name)) if family.is_sized else None
+    return family.load(shard.n_examples, shard.example_seed, shard.context_tokens, count)
 
 
 _example_reader: Reader[Example] = Reader(Example)
 
 
-def _holds(path: Path, family: Task, questions: list[Question]) -> bool:
+def _holds(path: Path, family: Task, questions: list[tuple[Shard, Question]]) -> bool:
     """Whether a file is there and holds these questions in these words."""
     if not path.exists():
         return False
@@ -118,8 +123,8 @@ def _holds(path: Path, family: Task, questions: list[Question]) -> bool:
         there = [_example_reader(line) for line in path.read_bytes().splitlines()]
     except RecordError:
         return False
-    return [(e.example_id, e.segments) for e in there] == [
-        (q.example_id, _segments(family, q)) for q in questions
+    return [(e.model, e.example_id, e.segments) for e in there] == [
+        (s.model.name, q.example_id, _segments(family, q)) for s, q in questions
     ]
 
 
@@ -134,26 +139,28 @@ def _segments(family: Task, question: Question) -> dict[str, str]:
     return {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
 
 
-def _example(
-    suite: SuiteBase,
-    conf: TaskConf,
-    family: Task,
-    question: Question,
-    tokenizers: dict[str, Any],
-    chat: dict[str, bool],
-) -> Example:
-    lengths = {
-        model: prompt_of(tokenizer, family, question, chat[model]).n_context
-        for model, tokenizer in tokenizers.items()
-    }
+def _example(shard: Shard, family: Task, question: Question, tokenizer: Any) -> Example:
+    prompt = prompt_of(tokenizer, family, question, shard.rendering)
     return Example(
-        suite=suite.name,
-        task=conf.name,
+        suite=shard.suite,
+        model=shard.model.name,
+        task=shard.task.name,
         example_id=question.example_id,
         question=question.question,
         references=list(question.references),
         segments=_segments(family, question),
         needle_depths=[round(s / len(question.context), 6) for s, _ in question.needle_spans],
-        # Generated contexts have the suite's length from the start: nothing is cut.
-        n_context={model: [n, n] for model, n in lengths.items()},
+        needle_tokens=list(prompt.needles),
+        n_context_full=prompt.n_context_full,
+        n_context=prompt.n_context,
+        n_prompt=prompt.n,
+        truncated=prompt.n_context < prompt.n_context_full,
+        answer_survives=_survives(question, prompt.context),
+        difference=prompt.difference,
     )
+
+
+def _survives(question: Question, left: str) -> bool | None:
+    """Whether a reference stands in what is left of the context, in whatever case."""
+    there = [r.lower() for r in question.references if r.lower() in question.context.lower()]
+    return any(reference in left.lower() for reference in there) if there else None

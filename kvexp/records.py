@@ -280,17 +280,24 @@ class Failed(Record, frozen=True, kw_only=True, tag="failed/1"):
     message: str
 
 
-class Example(Record, frozen=True, kw_only=True, tag="example/1"):
-    """One question, as far as the analysis and a reader need it; the context itself is regenerated."""
+class Example(Record, frozen=True, kw_only=True, tag="example/2"):
+    """One question as one model is asked it; the context itself is made or read again from its source."""
 
     suite: Id
+    model: Id
     task: Id
     example_id: Id
     question: str
     references: list[str]
     segments: dict[str, Digest]  # sha256 of the text of context and instruction, question, answer prefix
     needle_depths: list[float]  # where the facts stand, as shares of the context's characters
-    n_context: dict[str, list[Count]]  # by model: context tokens before and after the cut
+    needle_tokens: list[tuple[Count, Count] | None]  # their positions in the prompt; null: cut away
+    n_context_full: Count  # tokens of the context before any cut
+    n_context: Count  # and after it
+    n_prompt: Count
+    truncated: bool
+    answer_survives: bool | None  # a reference stands in what is left; null: none stood there before
+    difference: str  # how the ids, decoded, differ from the rendered prompt; empty: not at all
 
 
 class Attempt(Record, frozen=True, kw_only=True, tag="attempt/1"):

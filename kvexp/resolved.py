@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 
 from kvexp.config import ArmConf, ArmGrid, AttentionConf, ModelConf, SuiteBase, TaskConf, is_folder
 from kvexp.places import places
+from kvexp.prompting import Rendering
 from kvexp.records import CHANGES, Expected, ExpectedCells, Record
 from kvexp.replay.arm import Arm
 from kvexp.replay.protocol import Protocol
 from kvexp.shard_log import CELLS, GENERATIONS
 
-SHARD_VERSION = 1
+SHARD_VERSION = 2  # 2: a suite may leave the context out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,11 @@ class Shard(ABC):
 
     @property
     @abstractmethod
+    def rendering(self) -> Rendering:
+        """How its prompts are rendered."""
+
+    @property
+    @abstractmethod
     def n_rows(self) -> int:
         """Rows of a complete log."""
 
@@ -79,6 +85,11 @@ class GenerationShard(Shard):
     unit = "generations"
 
     arms: list[tuple[ArmConf, ArmGrid]]
+    no_context: bool = False
+
+    @property
+    def rendering(self) -> Rendering:
+        return Rendering(self.model.chat, self.context_tokens, context=not self.no_context)
 
     def places(self) -> list[Arm]:
         """Every arm at every place of the grid, in the order of the suite."""
@@ -119,6 +130,10 @@ class AttentionShard(Shard):
     layers: int
     query_heads: int
     world_ids: list[str]  # examples that carry the demonstration
+
+    @property
+    def rendering(self) -> Rendering:
+        return Rendering(self.attention.chat, self.context_tokens)
 
     def resolved(self) -> dict[str, Any]:
         plain = super().resolved()

@@ -17,6 +17,7 @@ from kvexp.answering import answer
 from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.measuring import measure
+from kvexp.prompting import counter
 from kvexp.records import Attempt, Failed, RecordError
 from kvexp.replay.model import Loaded
 from kvexp.replay.prompt import TooLong
@@ -120,7 +121,10 @@ def _answer_missing(
     """Answer every example that lacks a row; what failed."""
     family = task(shard.task.family, **shard.task.params)
     questions = {
-        q.example_id: q for q in family.load(shard.n_examples, shard.example_seed, shard.context_tokens)
+        q.example_id: q
+        for q in family.load(
+            shard.n_examples, shard.example_seed, shard.context_tokens, counter(loaded.tokenizer)
+        )
     }
     lacking = {key.example_id for key in missing}
     failures = []

@@ -29,7 +29,7 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     made = shards(selection)
     wanted = chosen(made, selection)
     write_grid(results, made)
-    write_examples(results, selection, _tokenizers(selection))
+    write_examples(results, wanted, _tokenizers(selection))
     todo = [s for s in wanted if not launch.is_complete(results, s)]
     for shard in wanted:
         if shard not in todo:

@@ -4,6 +4,7 @@ The prompt is prefix | context | suffix. The chat template is rendered with a se
 place, so that stream arms can compress before any token of the question exists.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,10 @@ class Prompt:
     n_prefix: int
     n_context: int
     question: tuple[int, int]  # positions of the question's tokens
+    n_context_full: int  # tokens of the context before any cut
+    needles: tuple[tuple[int, int] | None, ...] = ()  # positions of the marked facts; None: cut away
+    context: str = ""  # what is left of it, decoded
+    difference: str = ""  # how decoding the ids differs from the rendered text; empty: not at all
 
     @property
     def n(self) -> int:
@@ -47,8 +52,14 @@ def encode_prompt(
     question: str,
     answer_prefix: str = "",
     chat: bool = True,
+    limit: int | None = None,
+    needles: Sequence[tuple[int, int]] = (),
 ) -> Prompt:
-    """Tokenise a prompt. Raises InputError if the template hides the context or the question."""
+    """Tokenise a prompt. Raises InputError if the template hides the context or the question.
+
+    `limit` cuts a longer context in the middle, on its token ids; `needles` are character spans of the
+    context. An odd limit leaves one token more before the cut than behind it.
+    """
     prefix, suffix = _render(tokenizer, before, after, chat)
     offset = suffix.find(after.rstrip())
     if after.count(question) != 1 or offset < 0:
@@ -59,24 +70,83 @@ def encode_prompt(
         if token in after + answer_prefix:
             raise InputError(f"the question or the answer's beginning contains the special token {token!r}")
     start = offset + after.index(question)
-    ids = [
-        list(tokenizer(prefix, add_special_tokens=False)["input_ids"]),
-        # A context is data: "<|im_end|>" in it is text and ends no turn.
-        list(tokenizer(context, add_special_tokens=False, split_special_tokens=True)["input_ids"]),
-    ]
+    head = list(tokenizer(prefix, add_special_tokens=False)["input_ids"])
+    middle = _encode_context(tokenizer, context, limit, needles)
     encoded = tokenizer(suffix + answer_prefix, add_special_tokens=False, return_offsets_mapping=True)
-    begin = len(ids[0]) + len(ids[1])
+    begin = len(head) + len(middle.ids)
     inside = [
         begin + i
         for i, (left, right) in enumerate(encoded["offset_mapping"])
         if left < start + len(question) and right > start
     ]
+    ids = head + middle.ids + list(encoded["input_ids"])
+    _check_bos(tokenizer, ids)
     return Prompt(
-        ids=torch.tensor(ids[0] + ids[1] + encoded["input_ids"]),
-        n_prefix=len(ids[0]),
-        n_context=len(ids[1]),
+        ids=torch.tensor(ids),
+        n_prefix=len(head),
+        n_context=len(middle.ids),
         question=(inside[0], inside[-1] + 1),
+        n_context_full=middle.n_full,
+        needles=tuple(s and (s[0] + len(head), s[1] + len(head)) for s in middle.needles),
+        context=middle.text,
+        difference=_difference(tokenizer.decode(ids), prefix + middle.text + suffix + answer_prefix),
     )
+
+
+@dataclass(frozen=True)
+class _Context:
+    ids: list[int]
+    n_full: int
+    text: str
+    needles: list[tuple[int, int] | None]  # token spans within the ids
+
+
+def _encode_context(
+    tokenizer: Any, context: str, limit: int | None, needles: Sequence[tuple[int, int]]
+) -> _Context:
+    # A context is data: "<|im_end|>" in it is text and ends no turn.
+    encoded = tokenizer(
+        context, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True
+    )
+    ids, offsets = list(encoded["input_ids"]), encoded["offset_mapping"]
+    n = len(ids)
+    if limit is None or n <= limit:
+        places = [(left, right, 0) for left, right in [(0, n)]]
+    else:
+        head = limit - limit // 2
+        places = [(0, head, 0), (n - limit // 2, n, n - limit)]
+    kept = [token for left, right, _ in places for token in ids[left:right]]
+    found = [_token_span(offsets, span, places) for span in needles]
+    return _Context(kept, n, context if len(kept) == n else tokenizer.decode(kept), found)
+
+
+def _token_span(
+    offsets: Sequence[tuple[int, int]], span: tuple[int, int], places: Sequence[tuple[int, int, int]]
+) -> tuple[int, int] | None:
+    """Where the tokens of a character span stand after the cut; None unless all of them are left."""
+    tokens = [i for i, (left, right) in enumerate(offsets) if left < span[1] and right > span[0]]
+    for left, right, moved in places:
+        if tokens and left <= tokens[0] and tokens[-1] < right:
+            return tokens[0] - moved, tokens[-1] + 1 - moved
+    return None
+
+
+def _check_bos(tokenizer: Any, ids: list[int]) -> None:
+    bos = tokenizer.bos_token_id
+    if bos is not None and bos != tokenizer.eos_token_id and ids.count(bos) > 1 and ids[0] == bos:
+        raise InputError(
+            f"the prompt holds the token {tokenizer.bos_token!r} {ids.count(bos)} times: the chat template "
+            "and the tokenizer both add it"
+        )
+
+
+def _difference(decoded: str, rendered: str) -> str:
+    """Where two texts part, in words; empty if they are the same."""
+    if decoded == rendered:
+        return ""
+    at = next((i for i, (a, b) in enumerate(zip(decoded, rendered, strict=False)) if a != b), None)
+    at = min(len(decoded), len(rendered)) if at is None else at
+    return f"at character {at}: {decoded[at : at + 20]!r} instead of {rendered[at : at + 20]!r}"
 
 
 def check_length(prompt: Prompt, max_new_tokens: int, max_positions: int) -> None:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 
 from kvexp.tasks._contexts import check_length
-from kvexp.tasks.base import Question, Task
+from kvexp.tasks.base import Count, Question, Task
 
 
 class Generated(Task):
@@ -13,7 +13,9 @@ class Generated(Task):
         check_length(context_tokens)
         return [_id(seed, index) for index in range(n_examples)]
 
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
+    def load(
+        self, n_examples: int, seed: int, context_tokens: int, count: Count | None = None
+    ) -> list[Question]:
         return [self.example(_id(seed, index), seed, index, context_tokens) for index in range(n_examples)]
 
     @abstractmethod

@@ -5,10 +5,13 @@ parameters that `conf/task/*.yaml` may set under `params`. Nothing here knows mo
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kvexp.scoring import SCORERS
+
+Count = Callable[[str], int]  # tokens of a text, in the tokenizer of one model
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,18 @@ class Task(ABC):
     """A family of questions. Subclasses are frozen dataclasses; their fields are the parameters."""
 
     has_answers: ClassVar[bool] = True  # without, only an attention suite can use the family
+    is_cut: ClassVar[bool] = False  # contexts may be longer than the suite's, and are cut on token ids
+    is_sized: ClassVar[bool] = False  # contexts are filled up to a number of the model's own tokens
     score_name: str  # a name of kvexp.scoring.SCORERS
 
     @abstractmethod
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
-        """The first `n_examples` of this seed. Ids, questions and facts do not depend on the length."""
+    def load(
+        self, n_examples: int, seed: int, context_tokens: int, count: Count | None = None
+    ) -> list[Question]:
+        """The first `n_examples` of this seed. Ids, questions and facts do not depend on the length.
+
+        `count` gives the tokens of a text; a family that is sized by it fails without.
+        """
 
     def example_ids(self, n_examples: int, seed: int, context_tokens: int) -> list[str]:
         """Ids of what `load` gives; a family that knows them without loading says so."""
