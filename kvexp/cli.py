@@ -145,7 +145,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     root = project_root()
     selection = select(parsed.overrides, root)
     results = root / "results" / selection.study.name
-    rows = [shard_status(results, s) for s in chosen(shards(selection), selection)]
+    rows = [shard_status(results, s) for s in chosen(shards(selection, "leave_out"), selection)]
     if parsed.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:

@@ -1,19 +1,21 @@
 """From a study to what must exist: suites -> ordered shards -> generations or cells."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, ClusterConf, ModelConf, SuiteConf, TaskConf
 from kvexp.design import design
-from kvexp.errors import ConfigError, named
+from kvexp.errors import ConfigError, NotFetched, named
 from kvexp.places import places
 from kvexp.provenance import protocol_digest
 from kvexp.records import ID_LENGTH
 from kvexp.replay.arm import Arm
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.scores import score
-from kvexp.tasks import task
+from kvexp.tasks import Task, task
+
+Absent = Literal["refuse", "leave_out", "assume"]
 
 
 def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
@@ -31,15 +33,20 @@ def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
     return found
 
 
-def shards(selection: Selection) -> list[Shard]:
-    """All shards of the study, in order. Raises ConfigError if two rows would have the same key."""
+def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
+    """All shards of the study, in order. Raises ConfigError if two rows would have the same key.
+
+    `absent` says what becomes of a task whose data are not on this machine: `refuse` raises NotFetched,
+    `leave_out` does so only if the command chose the task and its suite, `assume` counts on as many examples
+    as the suite asks for, under ids that are none.
+    """
     digests = {kind: protocol_digest(kind, _parts(selection, kind)) for kind in ("generations", "cells")}
     made = [
         shard
         for suite in selection.suites
         for model in selection.models_of(suite.name)
         for name in suite.tasks
-        for shard in _task_shards(selection, suite, model, selection.tasks[name], digests)
+        for shard in _task_shards(selection, suite, model, selection.tasks[name], digests, absent)
     ]
     if longest := [s.shard_id for s in made if len(s.shard_id) > ID_LENGTH]:
         raise ConfigError(f"a shard id has at most {ID_LENGTH} characters, shorten a name in {longest[0]!r}")
@@ -79,13 +86,14 @@ def _task_shards(
     model: ModelConf,
     conf: TaskConf,
     digests: dict[str, str],
+    absent: Absent,
 ) -> Iterator[Shard]:
     with named(f"conf/task/{conf.name}.yaml"):
         family = task(conf.family, **conf.params)
     with named(f"conf/suite/{suite.name}.yaml"):
-        ids = family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-        if isinstance(suite, SuiteConf) and not family.has_answers:
-            raise ConfigError(f"task {conf.name} has no answers: only an attention suite can use it")
+        ids = _example_ids(selection, suite, conf, family, absent)
+        if isinstance(suite, SuiteConf):
+            _check_suite(selection, suite, conf, family)
         if isinstance(suite, AttentionConf):
             _check_scores(suite)
     for chunk, start in enumerate(range(0, len(ids), suite.shard_examples)):
@@ -119,6 +127,32 @@ def _task_shards(
             world_ids=[i for i in common["example_ids"] if i in ids[: suite.world_examples]],
             protocol_digest=digests["cells"],
         )
+
+
+def _example_ids(
+    selection: Selection,
+    suite: SuiteConf | AttentionConf,
+    conf: TaskConf,
+    family: Task,
+    absent: Absent,
+) -> list[str]:
+    try:
+        return family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+    except NotFetched:
+        names = selection.chosen
+        is_chosen = suite.name in names["suite"] and conf.name in names["task"]
+        if absent == "refuse" or (absent == "leave_out" and is_chosen):
+            raise
+        return [f"unknown-{i:03d}" for i in range(suite.n_examples)] if absent == "assume" else []
+
+
+def _check_suite(selection: Selection, suite: SuiteConf, conf: TaskConf, family: Task) -> None:
+    if not family.has_answers:
+        raise ConfigError(f"task {conf.name} has no answers: only an attention suite can use it")
+    if suite.no_context:
+        arms = [place for entry in suite.arms for place in places(selection.arms[entry.arm], entry)]
+        if compressed := [arm.name for arm in arms if not arm.design.keeps_all]:
+            raise ConfigError(f"without a context there is nothing to evict, but {compressed[0]} is listed")
 
 
 def _check_scores(suite: AttentionConf) -> None:

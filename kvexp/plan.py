@@ -13,7 +13,7 @@ from kvexp.resolved import AttentionShard, GenerationShard, Shard
 
 def study_plan(selection: Selection) -> dict[str, Any]:
     """Counts by suite, task and arm, and minutes expected from measured rates (null without one)."""
-    made = chosen(shards(selection), selection)
+    made = chosen(shards(selection, "assume"), selection)
     minutes = [expected_minutes(shard, selection.cluster) for shard in made]
     return {
         "study": selection.study.name,

@@ -26,7 +26,7 @@ PLAIN_SECONDS = 30  # between progress lines where there is no terminal
 def submit(selection: Selection, root: Path, console: Console) -> int:
     """Run the chosen shards that have no footer; the exit code is that of the worst outcome."""
     results = root / "results" / selection.study.name
-    made = shards(selection)
+    made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
     write_grid(results, made)
     write_examples(results, wanted, _tokenizers(selection))
