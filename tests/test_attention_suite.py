@@ -16,7 +16,7 @@ from kvexp.compose import select
 from kvexp.config import AttentionConf, SuiteConf
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.grid import shards
-from kvexp.measuring import prompt_of
+from kvexp.prompting import Rendering, prompt_of
 from kvexp.prepare import GRID, write_examples, write_grid
 from kvexp.provenance import PACKAGE, protocol_digest
 from kvexp.records import Cell, Expected, ExpectedCells, Failed, Reader, World
@@ -610,7 +610,7 @@ def test_the_real_models_cells_equal_the_loop_over_tokens(real_rows, real_model)
     shard, rows = real_rows
     example_id, family = shard.example_ids[2], task("prose")
     question = {q.example_id: q for q in family.load(4, shard.example_seed, 1024)}[example_id]
-    prompt = prompt_of(real_model.tokenizer, family, question, chat=False)
+    prompt = prompt_of(real_model.tokenizer, family, question, Rendering(chat=False, limit=4096))
     chosen = {(0, 0), (7, 4), (15, 8), (29, 1), (29, 6)}  # layers and heads
     expected = expected_cells(
         real_model, shard, prompt, example_id, lambda layer, head, **_: (layer, head) in chosen

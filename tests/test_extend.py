@@ -49,7 +49,7 @@ class Letters(Task):
 
     score_name = "even_length"
 
-    def load(self, n_examples: int, seed: int, context_tokens: int) -> list[Question]:
+    def load(self, n_examples, seed, context_tokens, count=None) -> list[Question]:
         return [
             Question(
                 example_id=f"{seed}-{index:03d}",

@@ -39,10 +39,10 @@ FIXED = GenerationShard(
 )
 # Golden values: a change here gives every shard in the world another identity. It needs a new
 # SHARD_VERSION, and a reason.
-VERSION = 1
-GOLDEN = "3ce4521f8a18525589d3022b0c5f91c1a4cf7acd977fef56b1794efe1615bad5"
+VERSION = 2
+GOLDEN = "e4734eefdcc139a5ce81035591e5648280ebb12534390bfcc49f63d4285ebabf"
 SMALLEST = replace(FIXED, arms=FIXED.arms[:1], example_ids=["1-000"], chunk=0, n_examples=1)
-GOLDEN_SMALLEST = "a264188c4b5ec58841dddb48624f3aee3c965ac902b7b387c29bd0eac9333463"
+GOLDEN_SMALLEST = "aafad00bee3ac2a864f643004ab91f711b3bbc7e21631700ef94cecb7dea3fa5"
 
 
 @pytest.fixture
@@ -75,6 +75,7 @@ def test_the_resolved_shard_is_plain_data_and_leaves_no_default_open():
 
 CHANGES = [
     replace(FIXED, suite="s2"),
+    replace(FIXED, no_context=True),
     *(
         replace(FIXED, model=replace(FIXED.model, **{name: value}))
         for name, value in {

@@ -47,7 +47,7 @@ class Short(Task):
     has_answers = False
     score_name = "token_f1"
 
-    def load(self, n_examples, seed, context_tokens):
+    def load(self, n_examples, seed, context_tokens, count=None):
         return [Question(f"{seed}-{i:03d}", self.context, self.after, ()) for i in range(n_examples)]
 
     def prompt(self, question):

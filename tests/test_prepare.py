@@ -21,7 +21,7 @@ def folder(tmp_path):
 def prepare(folder, root, *overrides):
     selection = project.selected(root, *overrides)
     write_grid(folder, project.shards(selection))
-    write_examples(folder, selection, lambda name: tiny.tokenizer())
+    write_examples(folder, project.shards(selection), lambda name: tiny.tokenizer())
 
 
 def begin(folder):
@@ -50,8 +50,10 @@ def test_an_example_says_what_was_asked_and_how_long_it_is(folder, root):
     for example in examples:
         assert example.question.startswith("What is the secret word for ")
         assert len(example.references) == 1
-        assert example.n_context["tiny"][0] == example.n_context["tiny"][1] > 256
-        assert len(example.needle_depths) == 3
+        assert example.model == "tiny"
+        assert example.n_prompt > example.n_context == example.n_context_full > 256
+        assert (example.truncated, example.answer_survives, example.difference) == (False, True, "")
+        assert len(example.needle_depths) == len(example.needle_tokens) == 3
         assert set(example.segments) == {"before", "context", "after", "answer_prefix"}
 
 
@@ -61,7 +63,7 @@ def test_preparing_again_writes_nothing_and_loads_no_tokenizer(folder, root):
     before = contents(folder)
     selection = project.selected(root)
     write_grid(folder, project.shards(selection))
-    write_examples(folder, selection, lambda name: pytest.fail("a tokenizer was loaded"))
+    write_examples(folder, project.shards(selection), lambda name: pytest.fail("a tokenizer was loaded"))
     assert contents(folder) == before
 
 

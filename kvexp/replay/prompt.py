@@ -132,11 +132,12 @@ def _token_span(
 
 
 def _check_bos(tokenizer: Any, ids: list[int]) -> None:
+    """ChatML opens every turn with its bos token, so only a doubled first one is a mistake."""
     bos = tokenizer.bos_token_id
-    if bos is not None and bos != tokenizer.eos_token_id and ids.count(bos) > 1 and ids[0] == bos:
+    if bos is not None and ids[:2] == [bos, bos]:
         raise InputError(
-            f"the prompt holds the token {tokenizer.bos_token!r} {ids.count(bos)} times: the chat template "
-            "and the tokenizer both add it"
+            f"the prompt begins with {tokenizer.bos_token!r} twice: the chat template and the tokenizer both "
+            "add it"
         )
 
 

@@ -16,7 +16,7 @@ from transformers import AttentionInterface
 from kvexp.design import KeepPlan, design, drawn_plan, fixed_plan
 from kvexp.draws import uniforms
 from kvexp.estimate import squared_distances, variance_terms
-from kvexp.measuring import prompt_of
+from kvexp.prompting import Rendering, prompt_of
 from kvexp.replay.cells import Layer, Plans, errors
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, prefill
@@ -220,7 +220,7 @@ def short(shard, loaded, **changes):
     shard = replace(shard, layers=loaded.layers, query_heads=loaded.query_heads, world_ids=[])
     family = Short()
     (question,) = family.load(1, shard.example_seed, 0)
-    return changed(shard, **changes), prompt_of(loaded.tokenizer, family, question, chat=False)
+    return changed(shard, **changes), prompt_of(loaded.tokenizer, family, question, Rendering(chat=False, limit=4096))
 
 
 PEAKED = {"window": 4, "pool": 1}  # few rows, unpooled: many tokens with a small pi
@@ -248,7 +248,7 @@ def test_a_real_shards_rows_equal_the_loop_over_tokens(shard, loaded):
     """Prose, two budgets, two offsets, two seeds, as `submit` would run it; every sixth cell is looped."""
     family = task("prose")
     question = family.load(shard.n_examples, shard.example_seed, shard.context_tokens)[1]
-    prompt = prompt_of(loaded.tokenizer, family, question, chat=False)
+    prompt = prompt_of(loaded.tokenizer, family, question, Rendering(chat=False, limit=4096))
 
     def wanted(budget, seed, offset, layer, head):
         return (head + layer + seed + 2 * (offset > 8) + 3 * (budget > 0.3)) % 6 == 0
@@ -364,7 +364,7 @@ class Attention:
                 layer.self_attn.q_proj.weight.mul_(sharpness)
         loaded = wrap(model, tiny.tokenizer())
         family = Short()
-        prompt = prompt_of(loaded.tokenizer, family, family.load(1, 5, 0)[0], chat=False)
+        prompt = prompt_of(loaded.tokenizer, family, family.load(1, 5, 0)[0], Rendering(chat=False, limit=4096))
         self.n = prompt.n_prefix + prompt.n_context
         read = score("window")
         rows = Rows(read.rows(prompt.spans("stream")), self.n)
