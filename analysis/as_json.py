@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.decide import Answer, Verdict
+from analysis.decide import Answer, Missing, Verdict, not_planned
 from analysis.details import PanelRow, Rate
 from analysis.load import Study
 from analysis.report import Report, submit_commands
@@ -36,6 +36,7 @@ def to_json(report: Report) -> str:
             "accuracy": [_rate(row) for one in report.sections for row in one.details.accuracy],
             "induced": [_rate(row) for one in report.sections for row in one.details.induced],
             "rescued": [_rate(row) for one in report.sections for row in one.details.rescued],
+            **({"control": _control(report)} if _has_control(report) else {}),
         },
         **({"attention": [_plain(one) for one in report.attention]} if report.attention else {}),
     }
@@ -71,7 +72,7 @@ def _claim(study: Study, verdict: Verdict) -> dict[str, Any]:
         "kill_condition": claim.kill,
         "support_condition": claim.support,
         **_answer(answer),
-        "commands": submit_commands(study, answer.missing),
+        "commands": submit_commands(study, answer),
         "readings": {name: _answer(other) for name, other in verdict.readings.items()},
         "sensitivity": {
             name: {**_answer(other), "moves": verdict.moves(name)}
@@ -86,18 +87,24 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "kill": answer.kill,
         "support": answer.support,
         "quantities": {name: _estimate(number) for name, number in answer.quantities.items()},
-        "missing": [
-            {
-                "suite": part.suite,
-                "shard_id": part.shard_id,
-                "rows": part.rows,
-                "of": part.of,
-                "reason": part.reason,
-            }
-            for part in answer.missing
-        ],
+        "missing": [*map(_unplanned, answer.unplanned), *map(_missing, answer.missing)],
         "problems": list(answer.problems),
     }
+
+
+def _missing(part: Missing) -> dict[str, Any]:
+    return {
+        "suite": part.suite,
+        "shard_id": part.shard_id,
+        "rows": part.rows,
+        "of": part.of,
+        "reason": part.reason,
+    }
+
+
+def _unplanned(suite: str) -> dict[str, Any]:
+    """A suite of which neither shards nor their rows are known."""
+    return {"suite": suite, "shard_id": None, "rows": None, "of": None, "reason": not_planned(suite)}
 
 
 def _estimate(estimate: Estimate) -> dict[str, Any]:
@@ -135,6 +142,15 @@ def _rate(row: Rate) -> dict[str, Any]:
         "budget": row.budget,
         **_estimate(row.estimate),
     }
+
+
+def _has_control(report: Report) -> bool:
+    registered = [one.registered.content.details for one in report.sections]
+    return any(details is not None and details.control is not None for details in registered)
+
+
+def _control(report: Report) -> list[Any]:
+    return [_plain(row) for one in report.sections for row in one.details.control]
 
 
 def _plain(value: Any) -> Any:

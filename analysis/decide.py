@@ -4,7 +4,7 @@ Order matters: contradictions in the logs come before missing rows, missing rows
 verdict never rests on part of its population, and a broken log never looks merely unfinished.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -40,6 +40,7 @@ class Answer:
         kill: whether the kill condition holds; None is unknown.
         support: whether the support holds; None is unknown or not registered.
         missing: rows that are not there.
+        unplanned: suites it asks for that the grid does not have, so that not even their shards are known.
         problems: contradictions that touch its rows.
     """
 
@@ -49,6 +50,7 @@ class Answer:
     support: bool | None = None
     missing: tuple[Missing, ...] = ()
     problems: tuple[str, ...] = ()
+    unplanned: tuple[str, ...] = ()
 
     @property
     def is_decided(self) -> bool:
@@ -80,8 +82,7 @@ class Verdict:
 
 def decide(study: Study, registered: Registered) -> list[Verdict]:
     """Answer every claim of a registration, in the order of its file."""
-    is_grid_sound = all(problem.suite for problem in study.problems)
-    if is_grid_sound:
+    if study.is_grid_sound:
         for words, question in registered.questions():
             _check(study, question, f"{registered.path}: {words}")
     return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
@@ -90,12 +91,13 @@ def decide(study: Study, registered: Registered) -> list[Verdict]:
 def answer(study: Study, question: Question) -> Answer:
     """Answer one question."""
     rows = _needed(study, question)
-    problems = problems_touching(study, rows)
+    unplanned = tuple(study.unplanned(_suites(question)))
+    problems = problems_touching(study, rows, unplanned)
     if problems:
         return Answer(State.INVALID, {}, problems=problems)
     missing = missing_rows(study, rows, "rows" if question.cells is None else "cells")
-    if missing:
-        return Answer(State.INCOMPLETE, {}, missing=missing)
+    if missing or unplanned:
+        return Answer(State.INCOMPLETE, {}, missing=missing, unplanned=unplanned)
     quantities = _quantities(study, question)
     kill = question.kill.holds(quantities)
     support = question.support.holds(quantities) if question.support else None
@@ -104,12 +106,23 @@ def answer(study: Study, question: Question) -> Answer:
 
 
 def _check(study: Study, question: Question, where: str) -> None:
-    """Refuse a question about what the grid does not have."""
+    """Refuse a question about what the planned suites do not have.
+
+    What is asked of a suite that is not planned yet cannot be known to be wrong.
+    """
+    if study.unplanned(_suites(question)):
+        return
     if question.cells is not None:
         populations.check_cells(study.cells, question.cells, where)
     if question.population is not None:
         populations.check(study.table, question.population, where)
         populations.check_scores(study.table, question.success, where)
+
+
+def _suites(question: Question) -> list[str]:
+    rows = question.population if question.cells is None else question.cells
+    assert rows is not None
+    return rows.suites
 
 
 def _needed(study: Study, question: Question) -> pd.DataFrame:
@@ -119,13 +132,18 @@ def _needed(study: Study, question: Question) -> pd.DataFrame:
     return study.table[populations.needed(study.table, question.population)]
 
 
-def problems_touching(study: Study, rows: pd.DataFrame) -> tuple[str, ...]:
-    """Contradictions in the shards that these rows of a table of the study belong to."""
+def problems_touching(study: Study, rows: pd.DataFrame, suites: Collection[str] = ()) -> tuple[str, ...]:
+    """Contradictions in the shards that these rows of a table of the study belong to, or in whole suites."""
     if not study.problems:
         return ()
     pairs = rows[["suite", "shard_id"]].drop_duplicates()
     shards = set(zip(pairs["suite"], pairs["shard_id"], strict=True))
-    return tuple(problem.message for problem in study.problems if problem.touches(shards))
+    return tuple(one.message for one in study.problems if one.touches(shards) or one.suite in suites)
+
+
+def not_planned(suite: str) -> str:
+    """Why nothing is known of a suite, for instance because its data are not fetched yet."""
+    return f"suite {suite} is not in the grid yet"
 
 
 def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[Missing, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import populations
+from analysis.control import Controlled, controlled
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
@@ -59,6 +60,7 @@ class Details:
     accuracy: tuple[Rate, ...]
     induced: tuple[Rate, ...]  # failures among what the full cache answers
     rescued: tuple[Rate, ...]  # successes among what it does not
+    control: tuple[Controlled, ...] = ()  # suites beside the registered control; empty without one
 
 
 def check(registered: Registered) -> None:
@@ -87,7 +89,8 @@ def describe(study: Study, registered: Registered) -> Details:
         accuracy += _rates(study, registered, wanted, suite, "success")
         induced += _rates(study, registered, wanted, suite, "induced_failure")
         rescued += _rates(study, registered, wanted, suite, "rescue")
-    return Details(tuple(panel), tuple(accuracy), tuple(induced), tuple(rescued))
+    control = tuple(controlled(study, registered))
+    return Details(tuple(panel), tuple(accuracy), tuple(induced), tuple(rescued), control)
 
 
 def _task_sets(rows: pd.DataFrame, wanted: Wanted) -> list[tuple[str, list[str]]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from analysis import attention
 from analysis.attention import Attention
-from analysis.decide import Missing, Verdict, decide
+from analysis.decide import Answer, Verdict, decide
 from analysis.details import Details, check, describe
 from analysis.load import Study
 from kvexp.prereg.condition import State
@@ -42,9 +42,17 @@ class Report:
             return 4
         return 3 if State.INCOMPLETE in states or any(map(self._lacks_rows, self.sections)) else 0
 
+    @property
+    def unplanned(self) -> list[str]:
+        """Registered suites that the grid does not have yet, sorted."""
+        suites = [suite for section in self.sections for suite in section.registered.content.suites]
+        return self.study.unplanned(suites)
+
     def _lacks_rows(self, section: Section) -> bool:
         """Whether a registration without claims, for which no verdict speaks, lacks rows of its suites."""
         suites = section.registered.content.suites
+        if not section.verdicts and self.study.unplanned(suites):
+            return True
         tables = () if section.verdicts else (self.study.table, self.study.cells, self.study.worlds)
         return any(not table.loc[table["suite"].isin(suites), "present"].all() for table in tables)
 
@@ -58,7 +66,7 @@ def analyse(study: Study, registrations: Iterable[Registered]) -> Report:
     return Report(study, sections, list(attention.describe(study, registrations)))
 
 
-def submit_commands(study: Study, missing: Iterable[Missing]) -> list[str]:
+def submit_commands(study: Study, answer: Answer) -> list[str]:
     """What to type to get the missing rows, one command per suite."""
-    suites = sorted({part.suite for part in missing})
+    suites = sorted({*(part.suite for part in answer.missing), *answer.unplanned})
     return [f"kvexp submit study={study.name} suite={suite}" for suite in suites]

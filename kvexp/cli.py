@@ -97,6 +97,8 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     add("plan", _plan, "Show the shards and generations of a study.", overrides, as_json)
+    fetch = add("fetch", _fetch, "Download the models and data that a study needs.", overrides)
+    fetch.add_argument("--dry-run", action="store_true", help="only say what is missing, and its size")
     add("submit", _submit, "Run what is missing of a study.", overrides)
     add("status", _status, "Show how far each shard is.", overrides, as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", overrides)
@@ -119,12 +121,19 @@ def _plan(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.plan import print_plan, study_plan
 
     selection = select(parsed.overrides, project_root())
-    plan = study_plan(selection)
+    plan = study_plan(selection, parsed.overrides)
     if parsed.json:
         print(json.dumps(plan, indent=2))
     else:
         print_plan(plan, console)
     return 0
+
+
+def _fetch(parsed: argparse.Namespace, console: Console) -> int:
+    from kvexp.compose import project_root, select
+    from kvexp.fetch import fetch
+
+    return fetch(select(parsed.overrides, project_root()), console, parsed.dry_run)
 
 
 def _submit(parsed: argparse.Namespace, console: Console) -> int:

@@ -16,9 +16,9 @@ from typing import Any
 
 import submitit
 
-from kvexp import provenance, shard_log
+from kvexp import hub, provenance, shard_log
 from kvexp.assets import embedded_model, model_digest
-from kvexp.config import ClusterConf, ModelConf, is_folder
+from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.resolved import Shard
 from kvexp.shard import Place, run_shard
@@ -38,11 +38,14 @@ class Outcome:
 
 
 def model_source(model: ModelConf) -> str:
-    """What transformers loads: the embedded model's folder, or the configured folder or hub id."""
+    """The folder that transformers loads: the embedded model's, the configured one or the hub cache's.
+
+    Raises NotFetched for a hub model that is not on this machine: nothing here waits for a network.
+    """
     if model.source == "embedded":
         return str(embedded_model())
-    if not is_folder(model.source):
-        return model.source
+    if hub.is_hub(model):
+        return str(hub.model_folder(model))
     folder = Path(model.source).expanduser()
     if not (folder / "config.json").is_file():
         raise InputError(
@@ -72,7 +75,7 @@ class ShardJob:
         model, place = self.shard.model, self.place
         try:
             if not (place.folder / shard_log.FOOTER).exists():
-                place = replace(place, model_digest=_digest(model_source(model)))
+                place = replace(place, model_digest=_digest(model))
             run_shard(
                 self.shard,
                 place,
@@ -87,11 +90,14 @@ class ShardJob:
         return submitit.helpers.DelayedSubmission(self, *args, **kwargs)
 
 
-def _digest(source: str) -> str | None:
-    """Of a model in a local folder; what a hub id stands for is pinned by its revision."""
+def _digest(model: ModelConf) -> str | None:
+    """Of a model's files; a commit of the hub pins them without reading fifteen gigabytes."""
+    if hub.is_pinned(model):
+        return None
+    source = Path(model_source(model))
     # A folder without weights has none; loading it will say so better.
     with contextlib.suppress(InputError):
-        return model_digest(Path(source)) if Path(source).is_dir() else None
+        return model_digest(source)
     return None
 
 

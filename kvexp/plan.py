@@ -1,20 +1,37 @@
-"""`kvexp plan`: what a study consists of, before anything runs."""
+"""`kvexp plan`: what a study consists of, before anything runs, and what of it is not on this machine."""
 
+import shlex
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from kvexp.compose import Selection
+from kvexp.config import AttentionConf, SuiteConf
+from kvexp.errors import InputError, NotFetched
 from kvexp.grid import chosen, expected_minutes, shards
+from kvexp.launch import model_source
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
+from kvexp.tasks import task
 
 
-def study_plan(selection: Selection) -> dict[str, Any]:
-    """Counts by suite, task and arm, and minutes expected from measured rates (null without one)."""
+def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Counts by suite, task and arm, and minutes expected from measured rates (null without one).
+
+    Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
+    are the words that made the selection: the command that gets what is missing repeats them.
+    """
     made = chosen(shards(selection, "assume"), selection)
     minutes = [expected_minutes(shard, selection.cluster) for shard in made]
+    lacks = _Lacks(selection)
+    suites = [
+        _suite(name, selection, [s for s in made if s.suite == name], lacks)
+        for name in dict.fromkeys(shard.suite for shard in made)
+    ]
+    missing = any(suite["missing"] for suite in suites)
     return {
         "study": selection.study.name,
         "cluster": selection.cluster.name,
@@ -22,15 +39,60 @@ def study_plan(selection: Selection) -> dict[str, Any]:
         "generations": sum(map(_generations, made)),
         "cells": sum(map(_cells, made)),
         "expected_minutes": _total(minutes),
-        "suites": [
-            _suite(name, selection, [s for s in made if s.suite == name])
-            for name in dict.fromkeys(shard.suite for shard in made)
-        ],
+        "suites": suites,
+        "fetch": shlex.join(["kvexp", "fetch", *_fetch_words(overrides)]) if missing else None,
         "shard_ids": [shard.shard_id for shard in made],
     }
 
 
-def _suite(name: str, selection: Selection, made: list[Shard]) -> dict[str, Any]:
+def _fetch_words(overrides: Sequence[str]) -> list[str]:
+    return [word for word in overrides if not word.startswith("cluster")]
+
+
+class _Lacks:
+    """What a suite's models and tasks lack on this machine: names with the reason."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        self.model = cache(self._model)
+
+    def _model(self, name: str) -> str | None:
+        model = next(m for m in self.selection.models if m.name == name)
+        if model.source == "embedded":  # comes with the installation, and is converted when it is needed
+            return None
+        try:
+            model_source(model)
+        except InputError as error:
+            return str(error)
+        return None
+
+    def task(self, name: str, suite: SuiteConf | AttentionConf) -> str | None:
+        conf = self.selection.tasks[name]
+        try:
+            family = task(conf.family, **conf.params)
+            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+        except NotFetched as error:
+            return str(error)
+        return None
+
+    def __call__(self, suite: SuiteConf | AttentionConf, made: list[Shard]) -> dict[str, str]:
+        models = {f"model {s.model.name}": self.model(s.model.name) for s in made}
+        tasks = {f"data of {name}": self.task(name, suite) for name in {s.task.name: 0 for s in made}}
+        return {name: reason for name, reason in {**models, **tasks}.items() if reason is not None}
+
+
+def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_Lacks") -> Iterator[str]:
+    """What task families say about the suite's tasks, where their data are on this machine."""
+    for name in suite.tasks:
+        conf = selection.tasks[name]
+        if name in selection.chosen["task"] and lacks.task(name, suite) is None:
+            remark = task(conf.family, **conf.params).remark(suite.n_examples)
+            if remark is not None:
+                yield remark
+
+
+def _suite(name: str, selection: Selection, made: list[Shard], lacks: _Lacks) -> dict[str, Any]:
+    suite = next(s for s in selection.suites if s.name == name)
     return {
         "suite": name,
         "models": list(dict.fromkeys(shard.model.name for shard in made)),
@@ -43,6 +105,8 @@ def _suite(name: str, selection: Selection, made: list[Shard]) -> dict[str, Any]
         "cells": sum(map(_cells, made)),
         "cells_by_budget": _by_budget(made),
         "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
+        "missing": lacks(suite, made),
+        "remarks": list(_remarks(selection, suite, lacks)),
     }
 
 
@@ -99,6 +163,13 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
         f"{plan['shards']:,} shards, {', '.join(counts)}, "
         f"{_minutes(plan['expected_minutes'])} minutes expected on cluster={plan['cluster']}"
     )
+    for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
+        console.print(remark, markup=False)
+    for s in suites:
+        if s["missing"]:
+            console.print(f"not on this machine, for suite {s['suite']}: {', '.join(s['missing'])}")
+    if plan["fetch"]:
+        console.print(f"to get it, where there is a network: {plan['fetch']}")
 
 
 def _print_counts(axis: str, what: str, key: str, suites: list[dict[str, Any]], console: Console) -> None:

@@ -14,6 +14,7 @@ Scorer = Callable[[str, Sequence[str]], float]
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NUMBER = re.compile(r"\d+")
+_CONTROL = re.compile(r"[\x00-\x1f]")
 _PARAGRAPH = re.compile(r"Paragraph (\d+)")
 
 
@@ -83,15 +84,20 @@ def all_present(answer: str, references: Sequence[str]) -> float:
     return float(bool(wanted) and all(re.search(rf"(?<!\w){w}(?!\w)", given) for w in wanted))
 
 
+def _ruler_form(answer: str) -> str:
+    """RULER's form of an answer: stripped, every control character a line break, lower case."""
+    return _CONTROL.sub("\n", answer.strip()).strip().lower()
+
+
 def string_match_all(answer: str, references: Sequence[str]) -> float:
-    """Share of the references that occur in the answer, whatever the case (RULER)."""
-    given = answer.lower()
+    """Share of the references that occur in the answer, whatever the case (RULER); none: 0."""
+    given = _ruler_form(answer)
     return sum(r.lower() in given for r in references) / len(references) if references else 0.0
 
 
 def string_match_part(answer: str, references: Sequence[str]) -> float:
     """1.0 if any reference occurs in the answer, whatever the case (RULER's question answering)."""
-    given = answer.lower()
+    given = _ruler_form(answer)
     return float(any(r.lower() in given for r in references))
 
 

@@ -1,9 +1,10 @@
 """Planted results folders: logs with known truths, for tests of the analysis.
 
-`plan` lists the grid of a study shaped like `embedded` or `demo`, `prompts` that of an attention suite;
-`write` turns them into a results folder with attempts and footers. What each row says is decided by a
-`World`, whose knobs are the truths, or by any function of the row, so a test can plant exactly the verdict
-it wants; what a cell says by a `Heads` or any function of its key.
+`plan` lists the grid of a study shaped like `embedded` or `demo`, `paper` that of the paper's suites on
+real tasks, `prompts` that of an attention suite; `write` turns them into a results folder with attempts and
+footers. What each row says is decided by a `World`, whose knobs are the truths, or by any function of the
+row, so a test can plant exactly the verdict it wants; what a cell says by a `Heads` or any function of its
+key.
 """
 
 import hashlib
@@ -37,6 +38,22 @@ TASKS = ("passcodes", "words", "facts")
 BUDGETS = {0: (0.25, 0.5), 1: (0.125, 0.25, 0.5)}
 STREAM_ARMS = ("streaming_llm", "h2o", "snapkv")
 SCORES = {"passcodes": "all_present", "words": "exact_match", "facts": "token_f1"}
+# The paper's real tasks, and its suites on them; the control runs the full cache alone.
+REAL = ("hotpotqa", "2wikimqa", "multifieldqa_en", "passage_retrieval_en", "musique", "narrativeqa")
+SCORES |= {task: "retrieval" if task == "passage_retrieval_en" else "token_f1" for task in REAL}
+SIX, SIXTEEN, CONTROL = "6k", "16k", "no-context"
+PAPER = {
+    SIX: (*REAL[:4], "passcodes"),
+    SIXTEEN: ("hotpotqa", "passage_retrieval_en", "musique", "narrativeqa"),
+    CONTROL: REAL,
+}
+PAPER_BUDGETS: dict[str, tuple[float, ...]] = {SIX: BUDGETS[0], SIXTEEN: BUDGETS[1], CONTROL: ()}
+INSTRUCT = (
+    "qwen2.5-1.5b-instruct",
+    "qwen2.5-7b-instruct",
+    "llama-3.1-8b-instruct",
+    "mistral-7b-instruct-v0.3",
+)
 # Signals that an arm does not have.
 ABSENT = {
     "full": {"certificate", "evicted_mass", "margin"},
@@ -59,6 +76,30 @@ def plan(
 ) -> list[Expected]:
     """The grid: 17 generations per example in the first suite, 25 in the second."""
     return [
+        row
+        for at, suite in enumerate(suites)
+        for model in models
+        for task in tasks
+        for row in rows(suite, model, task, examples, BUDGETS[at])
+    ]
+
+
+def paper(
+    suites: Iterable[str] = PAPER, *, models: Iterable[str] = INSTRUCT, examples: int = 12
+) -> list[Expected]:
+    """The grid of the paper's suites on real tasks: 17, 25 and 1 generations an example."""
+    return [
+        row
+        for suite in suites
+        for model in models
+        for task in PAPER[suite]
+        for row in rows(suite, model, task, examples, PAPER_BUDGETS[suite])
+    ]
+
+
+def rows(suite: str, model: str, task: str, examples: int, budgets: Iterable[float]) -> list[Expected]:
+    """One shard: the full cache, and every other arm at these budgets."""
+    return [
         Expected(
             suite=suite,
             shard_id=f"{suite}.{model}.{task}.000",
@@ -70,11 +111,8 @@ def plan(
             budget=budget,
             seed=seed,
         )
-        for at, suite in enumerate(suites)
-        for model in models
-        for task in tasks
         for number in range(examples)
-        for arm, condition, budget, seed in _arms(BUDGETS[at])
+        for arm, condition, budget, seed in _arms(budgets)
     ]
 
 
@@ -151,6 +189,17 @@ class World:
             shift += self.difficulty.get(signal, 0.0) * (not success)
             answer[signal] = noise + shift + 10.0 * (at == 0)
         return answer
+
+
+def forgetful(row: Expected) -> dict[str, Any]:
+    """Answers of the paper's suites: without its context a model knows a quarter, and damage hits stream."""
+    is_control = row.suite == CONTROL
+    world = World(
+        full=0.25 if is_control else 0.7,
+        induced=lambda row: (0.6 if row.condition == "stream" else 0.2) * (1.1 - (row.budget or 1)),
+        blame={"certificate": 1.0},
+    )
+    return world(row)
 
 
 @dataclass

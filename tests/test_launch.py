@@ -144,7 +144,8 @@ def test_where_a_model_comes_from(tmp_path, monkeypatch):
 
     (tmp_path / "config.json").write_text("{}")
     assert source(str(tmp_path)) == str(tmp_path)
-    assert source("org/model") == "org/model"  # a hub id is not looked for on the disk
+    with pytest.raises(InputError, match=r"'org/model' at main is not on this machine .*kvexp fetch"):
+        source("org/model")
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     assert source(f"~/{tmp_path.name}") == str(tmp_path)
     for missing in (str(tmp_path / "no"), "./no", "../no", "~/no"):

@@ -2,8 +2,10 @@
 
 import json
 import re
+import socket
 
 import pytest
+from huggingface_hub import constants
 
 from kvexp.cli import main
 from kvexp.compose import select
@@ -42,9 +44,90 @@ def test_the_studies_that_ship(study, arms):
     assert made["expected_minutes"] > 0
 
 
-def test_the_paper_counts_its_cells_without_weights():
-    made = study_plan(select(["study=paper", "suite=attention"], ROOT))
-    assert made["suites"][0]["cells_by_budget"] == {"0.125": 12096, "0.25": 12096, "0.5": 12096}
+@pytest.fixture
+def bare(monkeypatch, tmp_path):
+    """A machine that has fetched nothing and has no network."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
+
+    def refuse(*_, **__):
+        raise AssertionError("a plan asks no network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+PAPER = {"needle": 252, "ruler": 21_760, "6k": 34_000, "16k": 40_000, "no-context": 2_400}
+
+
+def test_the_paper_counts_exactly_with_nothing_fetched(bare):
+    """Counted by hand: examples x models x tasks x (1 + arms x budgets + Poisson's conditions and seeds)."""
+    arms_6k, arms_16k = 1 + 4 * 2 + 2 * 2 * 2, 1 + 4 * 3 + 2 * 3 * 2
+    assert {
+        "needle": 12 * (1 + 2 * 2 + 2 * 2 * 4),
+        "ruler": 4 * 4 * 80 * arms_6k,
+        "6k": 4 * 5 * 100 * arms_6k,
+        "16k": 4 * 4 * 100 * arms_16k,
+        "no-context": 4 * 6 * 100,
+    } == PAPER
+    made = study_plan(select(["study=paper"], ROOT), ["study=paper"])
+    counts = {s["suite"]: s["generations"] for s in made["suites"]}
+    assert counts == {"attention": 0, **PAPER}
+    assert made["generations"] == sum(PAPER.values()) == 98_412
+    suites = {s["suite"]: s for s in made["suites"]}
+    assert suites["attention"]["cells_by_budget"] == dict.fromkeys(("0.125", "0.25", "0.5"), 28 * 12 * 36)
+    assert made["cells"] == 3 * 12_096
+    # 640 Poisson rows in each of the 16 cells of model and task.
+    assert suites["ruler"]["generations_by_arm"]["poisson"] == 16 * 640
+
+
+def test_the_paper_s_plan_says_the_same_in_print_and_in_json_and_what_is_missing(bare, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["plan", "study=paper", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert main(["plan", "study=paper"]) == 0
+    shown = capsys.readouterr().out
+    for suite, n in PAPER.items():
+        assert next(s["generations"] for s in made["suites"] if s["suite"] == suite) == n
+        assert re.search(rf"^ *{suite} .* {n:,} +0 ", shown, re.MULTILINE), shown
+    assert (made["generations"], made["cells"]) == (98_412, 36_288)
+    assert "98,412 generations, 36,288 cells" in shown
+    assert len(re.findall(r"^ *0\.(?:125|25|5) +12,096 *$", shown, re.MULTILINE)) == 3
+    missing = {s["suite"]: set(s["missing"]) for s in made["suites"]}
+    assert missing["attention"] == missing["needle"] == {"model qwen2.5-1.5b"}
+    assert {name for name in missing["16k"] if name.startswith("data")} == {
+        "data of hotpotqa",
+        "data of passage_retrieval_en",
+        "data of musique",
+        "data of narrativeqa",
+    }
+    assert len(missing["6k"]) == 4 + 4  # the passcodes need no data
+    assert made["fetch"] == "kvexp fetch study=paper"
+    assert "for suite needle: model qwen2.5-1.5b\n" in shown
+    assert "kvexp fetch study=paper\n" in shown
+
+
+def test_the_command_that_gets_what_is_missing_repeats_the_choice_but_not_the_cluster(bare):
+    words = ["study=paper", "suite=6k", "model=qwen2.5-7b-instruct", "cluster.workers=2"]
+    made = study_plan(select(words, ROOT), words)
+    assert made["fetch"] == "kvexp fetch study=paper suite=6k model=qwen2.5-7b-instruct"
+
+
+def test_a_local_folder_of_fewer_records_is_remarked(tmp_path):
+    lines = [
+        json.dumps({"_id": f"r{i}", "input": "What?", "context": "This.", "answers": ["x"]}) for i in range(7)
+    ]
+    (tmp_path / "multifieldqa_en.jsonl").write_text("\n".join(lines))
+    data = f"task.multifieldqa_en.params.data_dir={tmp_path}"
+    made = study_plan(select(["study=paper", "suite=6k", "task=multifieldqa_en", data], ROOT))
+    (suite,) = made["suites"]
+    assert suite["generations"] == 7 * 4 * 17
+    assert suite["remarks"] == ["multifieldqa_en has 7 records, not the 100 asked for: all are used"]
+
+
+def test_nothing_is_missing_where_the_study_needs_nothing():
+    made = study_plan(select(["study=demo"], ROOT))
+    assert made["fetch"] is None
+    assert all(s["missing"] == {} for s in made["suites"])
 
 
 def test_json_is_json_and_agrees_with_the_table(plan):

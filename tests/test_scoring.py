@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -112,6 +113,74 @@ def test_ruler_scores_look_for_parts_of_the_answer():
     assert string_match_all("AB and cd", ["ab", "CD", "ef", "gh"]) == 0.5
     assert string_match_part("AB and cd", ["zz", "CD"]) == 1.0
     assert string_match_part("AB", []) == string_match_all("AB", []) == 0.0
+
+
+def _by_rulers_text(answer: str, references: list[str]) -> float:
+    """The share of references found, from RULER's description, character by character."""
+    left, right = 0, len(answer)
+    while left < right and answer[left].isspace():
+        left += 1
+    while right > left and answer[right - 1].isspace():
+        right -= 1
+    printable = [c if ord(c) > 31 else chr(10) for c in answer[left:right]]
+    while printable and printable[0].isspace():
+        printable.pop(0)
+    while printable and printable[-1].isspace():
+        printable.pop()
+    given = "".join(printable).lower()
+    found = 0
+    for reference in references:
+        wanted = reference.lower()
+        found += any(given.startswith(wanted, i) for i in range(len(given) + 1))
+    return found / len(references)
+
+
+PARTS = [
+    "7654321",
+    "1234567",
+    "qxzjk",
+    "QXZJK",
+    "maple",
+    "Map",
+    " ",
+    "\n",
+    "\t",
+    "\x00",
+    "\x1f",
+    "\x7f",
+    ".",
+    "ß",
+    "İ",
+]
+
+
+def test_ruler_scores_equal_its_description_on_thousands_of_answers():
+    random = Random(0)
+    scores = set()
+    for _ in range(5000):
+        answer = "".join(random.choices(PARTS, k=random.randrange(8)))
+        references = ["".join(random.choices(PARTS, k=random.randrange(1, 3))) for _ in range(3)]
+        score = string_match_all(answer, references)
+        assert score == _by_rulers_text(answer, references), (answer, references)
+        assert string_match_part(answer, references) == float(score > 0)
+        scores.add(round(score, 3))
+    assert scores == {0.0, 0.333, 0.667, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "score"),
+    [
+        (" 7654321.", "7654321", 1.0),
+        ("17654321", "7654321", 1.0),  # a part of a longer number counts, unlike a passcode
+        ("765\x004321", "7654321", 0.0),  # replaced, not deleted
+        ("a\tb", "a\nb", 1.0),
+        ("\x0012\x1f", "12", 1.0),
+        ("ab", " ab", 0.0),  # the answer is stripped, the reference is not
+        (" ab", " ab", 0.0),
+    ],
+)
+def test_ruler_strips_answers_and_turns_control_characters_into_line_breaks(answer, reference, score):
+    assert string_match_all(answer, [reference]) == score
 
 
 HOSTILE = [

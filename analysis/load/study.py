@@ -1,7 +1,7 @@
 """A whole results folder as tables: the grid's rows, filled where a closed shard answered them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,6 +55,16 @@ class Study:
     def cell_suites(self) -> list[str]:
         """The attention suites of the grid, sorted."""
         return list(self.cells["suite"].cat.categories)
+
+    @property
+    def is_grid_sound(self) -> bool:
+        """Whether the grid says what the study contains; if not, nothing can be said to be absent from it."""
+        return all(problem.suite for problem in self.problems)
+
+    def unplanned(self, suites: Iterable[str]) -> list[str]:
+        """Those of the suites that a sound grid does not have yet, sorted."""
+        planned = {*self.table["suite"].cat.categories, *self.cell_suites}
+        return sorted(set(suites) - planned) if self.is_grid_sound else []
 
 
 def check_folder(folder: Path) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from analysis.load import Study
 from analysis.report import Report
 from analysis.text.attention import attention_tables
-from analysis.text.details import panel_tables, rate_table
+from analysis.text.control import control_tables
+from analysis.text.details import is_only_full, panel_tables, rate_table
 from analysis.text.variants import variant_tables
 from analysis.text.verdicts import summary, verdict_table
 from analysis.text.words import wrapped
@@ -34,7 +35,12 @@ def to_text(report: Report, *, is_full: bool) -> str:
 
 def _details(report: Report, *, is_full: bool) -> Iterator[str]:
     """The tables of every registration that describes suites with generations."""
-    sections = [one for one in report.sections if one.registered.content.details is not None]
+    absent = set(report.unplanned)
+    sections = [
+        one
+        for one in report.sections
+        if one.registered.content.details is not None and set(one.registered.content.suites) - absent
+    ]
     if not sections:
         return
     yield "AUC beside the verdicts, with bootstrap draws of their own. stratified: pairs within model, task,"
@@ -44,12 +50,16 @@ def _details(report: Report, *, is_full: bool) -> Iterator[str]:
         yield from panel_tables(section, is_full)
     for section in sections:
         for suite in section.registered.content.suites:
-            if suite in report.study.cell_suites:
+            if suite in report.study.cell_suites or suite in absent:
                 continue
             yield from rate_table("accuracy", suite, section.details.accuracy)
+            if is_only_full(suite, section.details.accuracy):
+                continue  # nothing is evicted in it
             yield from rate_table("induced-failure rate", suite, section.details.induced)
             if is_full:
                 yield from rate_table("rescue rate", suite, section.details.rescued)
+    for section in sections if is_full else ():
+        yield from control_tables(section.details.control)
 
 
 def _head(report: Report, *, is_full: bool) -> Iterator[str]:
@@ -60,6 +70,8 @@ def _head(report: Report, *, is_full: bool) -> Iterator[str]:
         yield f"     sha256 {digest[:16]}; existing data: {content.existing_data}"
         if is_full:
             yield from wrapped("     ", content.existing_data_note)
+    if report.unplanned:
+        yield from wrapped("  not in the grid yet: ", ", ".join(report.unplanned))
     problems = report.study.problems
     if problems:
         yield ""

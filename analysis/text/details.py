@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from analysis.details import NO_ROWS, PanelRow, Rate
+from analysis.load.grid import FULL
 from analysis.report import Section
 from analysis.text.words import RULE, point
 
@@ -34,6 +35,11 @@ def panel_tables(section: Section, is_full: bool) -> Iterator[str]:
 def _panel_line(row: PanelRow) -> str:
     size = f"{row.positives:,}/{row.pooled.n:,}"
     return f"{row.label:17}{row.signal:16}{size:>15}  {row.pooled!s:22}{row.stratified!s:22}{row.cell_label}"
+
+
+def is_only_full(suite: str, accuracy: Sequence[Rate]) -> bool:
+    """Whether a suite runs the full cache alone, as a control without contexts does."""
+    return {rate.arm for rate in accuracy if rate.suite == suite} == {FULL}
 
 
 def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from analysis.decide import Answer, Verdict
+from analysis.decide import Answer, Verdict, not_planned
 from analysis.load import Study
 from analysis.report import Report, submit_commands
 from analysis.text.words import RULE, WIDTH, number, word, wrapped
@@ -59,10 +59,12 @@ def _why_not(study: Study, answer: Answer) -> Iterator[str]:
     if found := len(answer.problems):
         words = "problem touches its rows" if found == 1 else "problems touch its rows"
         yield f"{INDENT}{found} of the integrity {words}"
+    for suite in answer.unplanned:
+        yield from wrapped(INDENT, not_planned(suite))
     for part in answer.missing[:SHOWN]:
         count = f"{part.rows:,} of {part.of:,} {part.nouns} missing"
         yield from wrapped(INDENT, f"{part.suite}/{part.shard_id}: {count}, {part.reason}")
     if rest := answer.missing[SHOWN:]:
         yield f"{INDENT}and {sum(part.rows for part in rest):,} {rest[0].nouns} in {len(rest)} more shards"
-    for command in submit_commands(study, answer.missing):
+    for command in submit_commands(study, answer):
         yield f"{INDENT}run: {command}"

@@ -96,6 +96,7 @@ class Details(Strict, frozen=True, kw_only=True):
     tasks: Names  # the main tasks, without the needle anchor
     arm: str  # the arm that carries the certificate
     signals: Names
+    control: str | None = None  # suite that asks the same examples without their context
 
 
 class Variant(Strict, frozen=True, kw_only=True):
@@ -426,7 +427,10 @@ def _counts(turns: set[float]) -> set[int]:
 
 
 def _check_scopes(found: list[Registered]) -> None:
-    """A claim decides on suites that its registration or an ancestor keys; readings may look further."""
+    """What decides or describes lies in suites that its registration or an ancestor keys.
+
+    Readings may look further.
+    """
     by_id = {registered.content.id: registered for registered in found}
     for registered in found:
         allowed: set[str] = set()
@@ -436,6 +440,12 @@ def _check_scopes(found: list[Registered]) -> None:
             seen.add(ancestor)
             allowed |= set(by_id[ancestor].content.suites)
             ancestor = by_id[ancestor].content.parent
+        details = registered.content.details
+        if details is not None and details.control is not None and details.control not in allowed:
+            raise RegistrationError(
+                f"{registered.path}: [details] control '{details.control}' is no suite that this "
+                "registration or its parent lists under suites"
+            )
         for claim_id, claim in registered.content.claim.items():
             foreign = _suites(claim) - allowed
             if foreign:

@@ -1,19 +1,22 @@
-"""Loading a language model for replay: local folder, hub id or the embedded one; never remote code."""
+"""Loading a language model for replay: from its folder, without network and without remote code."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from safetensors import SafetensorError
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from kvexp.errors import InputError
 from kvexp.replay import attention
+from kvexp.weights import check_memory, too_little
 
 SUPPORTED = ("llama", "mistral", "qwen2")
 # End-of-turn tokens that some models leave out of their generation config.
-TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>")
+TURN_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>")
 
 
 @dataclass(frozen=True)
@@ -31,37 +34,71 @@ class Loaded:
 
 
 def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | None = None) -> Loaded:
-    """Raises InputError for a model that is not there, not safe to load or not of a supported kind."""
-    try:
-        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"model {str(source)!r} cannot be loaded ({_first_line(error)}): give a local folder with "
-            "safetensors or a hub id that `kvexp` can reach"
-        ) from None
-    refuse_unsupported(config)
+    """A model from a folder, or from the hub's local cache; no network is asked.
+
+    Raises InputError for a model that is not there, not safe to load, too large or not of a supported kind.
+    """
+    read_config(source, revision)
+    check_memory(Path(source), dtype, device)
     try:
         model = AutoModelForCausalLM.from_pretrained(
             source,
-            revision=revision,
             dtype=getattr(torch, dtype),
             attn_implementation=attention.NAME,
             use_safetensors=True,  # never unpickle weights
+            revision=revision,
+            local_files_only=True,
             trust_remote_code=False,
         )
-    except (OSError, ValueError) as error:
+        model = model.to(device).eval()
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(
             f"model {str(source)!r} has a config but no loadable weights ({_first_line(error)}): it "
             "needs safetensors"
         ) from None
-    return wrap(model.to(device).eval(), load_tokenizer(source, revision))
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        raise too_little(source, device, "it ran out while loading") from None
+    return wrap(model, load_tokenizer(source, revision))
+
+
+def read_config(source: str | Path, revision: str | None = None) -> Any:
+    """Raises InputError for a config that is missing, or of a model that replay does not support."""
+    _refuse_unknown(Path(source))
+    try:
+        config = AutoConfig.from_pretrained(
+            source, revision=revision, local_files_only=True, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"model {str(source)!r} cannot be loaded ({_first_line(error)}): give a local folder with "
+            "safetensors, or a hub id and run `kvexp fetch`"
+        ) from None
+    refuse_unsupported(config)
+    return config
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """The CPU's allocator has no exception class of its own."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
+
+
+def _refuse_unknown(folder: Path) -> None:
+    """An architecture that transformers does not know either fails with a page of advice; be first."""
+    try:
+        kind = json.loads((folder / "config.json").read_bytes())["model_type"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return  # what is wrong with it is said better when it is loaded
+    if kind not in CONFIG_MAPPING:
+        raise _not_verified(kind)
 
 
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
     """Raises InputError for a tokenizer that is missing or not a fast one."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=revision, trust_remote_code=False, use_fast=True
+            source, revision=revision, local_files_only=True, trust_remote_code=False, use_fast=True
         )
     except (OSError, ValueError) as error:
         raise InputError(f"model {str(source)!r} has no loadable tokenizer ({_first_line(error)})") from None
@@ -98,15 +135,19 @@ def refuse_unsupported(config: Any) -> None:
             f"in every layer only ({', '.join(SUPPORTED)})"
         )
     if kind not in SUPPORTED:
-        raise InputError(
-            f"architecture {kind!r} has not been verified for replay: use one of {', '.join(SUPPORTED)}"
-        )
+        raise _not_verified(kind)
     window = getattr(config, "sliding_window", None)
     if window is not None and getattr(config, "use_sliding_window", True):
         raise InputError(
             f"architecture {kind!r} uses a sliding window of {window} tokens: replay supports full "
             "attention only"
         )
+
+
+def _not_verified(kind: str) -> InputError:
+    return InputError(
+        f"architecture {kind!r} has not been verified for replay: use one of {', '.join(SUPPORTED)}"
+    )
 
 
 def stop_ids(generation: GenerationConfig | None, tokenizer: Any) -> frozenset[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 
 from kvexp.errors import InputError
 from kvexp.scores import Spans
@@ -66,7 +67,7 @@ def encode_prompt(
         raise InputError(
             f"the question {question[:60]!r} must stand exactly once in the text after the context"
         )
-    for token in tokenizer.all_special_tokens:
+    for token in _special_tokens(tokenizer):
         if token in after + answer_prefix:
             raise InputError(f"the question or the answer's beginning contains the special token {token!r}")
     start = offset + after.index(question)
@@ -89,8 +90,20 @@ def encode_prompt(
         n_context_full=middle.n_full,
         needles=tuple(s and (s[0] + len(head), s[1] + len(head)) for s in middle.needles),
         context=middle.text,
-        difference=_difference(tokenizer.decode(ids), prefix + middle.text + suffix + answer_prefix),
+        difference=_difference(_decode(tokenizer, ids), prefix + middle.text + suffix + answer_prefix),
     )
+
+
+def _special_tokens(tokenizer: Any) -> list[str]:
+    """All of them: a tokenizer lists few among its named ones, for instance not [INST]."""
+    added = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+    return sorted({*added, *tokenizer.all_special_tokens})
+
+
+def _decode(tokenizer: Any, ids: list[int]) -> str:
+    # Some tokenizers are set to tidy up: "end ." would become "end.", which the ids do not say.
+    text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+    return text
 
 
 @dataclass(frozen=True)
@@ -117,7 +130,7 @@ def _encode_context(
         places = [(0, head, 0), (n - limit // 2, n, n - limit)]
     kept = [token for left, right, _ in places for token in ids[left:right]]
     found = [_token_span(offsets, span, places) for span in needles]
-    return _Context(kept, n, context if len(kept) == n else tokenizer.decode(kept), found)
+    return _Context(kept, n, context if len(kept) == n else _decode(tokenizer, kept), found)
 
 
 def _token_span(
@@ -165,7 +178,15 @@ def _render(tokenizer: Any, before: str, after: str, chat: bool) -> tuple[str, s
         opens = tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id]
         return (tokenizer.bos_token if opens else "") + before, after
     message = [{"role": "user", "content": before + SENTINEL + after}]
-    rendered = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    if tokenizer.chat_template is None:
+        raise InputError(
+            "the tokenizer has no chat template: set model.NAME.chat=false, as for a base model, or name an "
+            "instruction-tuned model"
+        )
+    try:
+        rendered = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+    except (TemplateError, ValueError) as error:
+        raise InputError(f"the chat template cannot be rendered ({error})") from None
     if rendered.count(SENTINEL) != 1:
         raise InputError("the chat template does not show the user's text exactly once")
     prefix, suffix = rendered.split(SENTINEL)

@@ -1,9 +1,9 @@
 """Task families, one file each; a family is found by the name of its file and listed nowhere."""
 
 from kvexp import plugins
-from kvexp.tasks.base import Count, PromptText, Question, Task
+from kvexp.tasks.base import Count, HubFile, PromptText, Question, Task
 
-__all__ = ["Count", "PromptText", "Question", "Task", "task"]
+__all__ = ["Count", "HubFile", "PromptText", "Question", "Task", "task"]
 
 
 def task(name: str, **params: object) -> Task:

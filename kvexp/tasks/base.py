@@ -7,7 +7,7 @@ parameters that `conf/task/*.yaml` may set under `params`. Nothing here knows mo
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from kvexp.scoring import SCORERS
 
@@ -39,6 +39,14 @@ class PromptText:
     answer_prefix: str = ""
 
 
+class HubFile(NamedTuple):
+    """A file of a data set on the hub, at a pinned revision."""
+
+    repo: str
+    revision: str
+    filename: str
+
+
 class Task(ABC):
     """A family of questions. Subclasses are frozen dataclasses; their fields are the parameters."""
 
@@ -55,6 +63,14 @@ class Task(ABC):
 
         `count` gives the tokens of a text; a family that is sized by it fails without.
         """
+
+    def source(self) -> HubFile | None:
+        """The hub's file that `load` reads from the local cache; None for a family that needs none."""
+        return None
+
+    def remark(self, n_examples: int) -> str | None:
+        """What a person should know before running it, for instance that there are fewer examples."""
+        return None
 
     def example_ids(self, n_examples: int, seed: int, context_tokens: int) -> list[str]:
         """Ids of what `load` gives; a family that knows them without loading says so."""

@@ -86,3 +86,22 @@ def shuffled():
         return random.Random(5).sample(rows, len(rows))
 
     return order
+
+
+@pytest.fixture(scope="session")
+def of_paper():
+    """A, R and S of the paper."""
+    return load_folder(ROOT / "preregistration" / "paper", claims.has_file)
+
+
+@pytest.fixture(scope="session")
+def paper_template(tmp_path_factory):
+    """Two models on few examples; the control knows a quarter of what the full cache answers."""
+    grid = planted.paper(models=planted.INSTRUCT[:2], examples=6)
+    return planted.write(tmp_path_factory.mktemp("template") / "paper", grid, planted.forgetful)
+
+
+@pytest.fixture
+def paper(tmp_path, paper_template):
+    """A complete, sound results folder of the paper's suites on real tasks, to be damaged at will."""
+    return shutil.copytree(paper_template, tmp_path / "paper")

@@ -33,7 +33,7 @@ CELLS, ANSWERS = ["A1", "A2", "A3"], ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
 
 @pytest.mark.parametrize(
     ("study", "claims"),
-    [("embedded", CELLS + ANSWERS), ("demo", CELLS + ANSWERS), ("paper", CELLS), ("ablations", [])],
+    [("embedded", CELLS + ANSWERS), ("demo", CELLS + ANSWERS), ("paper", CELLS + ANSWERS), ("ablations", [])],
 )
 def test_the_shipped_registrations_load(study, claims):
     found = load_folder(SHIPPED / study, everything_has_a_file)
@@ -77,6 +77,48 @@ def test_the_demo_claims_what_embedded_claims():
             assert other.population.label == claim.population.label
 
 
+def test_the_paper_claims_what_embedded_claims_on_suites_models_and_tasks_of_its_own():
+    for name in ("R", "S"):
+        paper = load(SHIPPED / "paper" / f"{name}.toml", everything_has_a_file).content
+        embedded = load(SHIPPED / "embedded" / f"{name}.toml", everything_has_a_file).content
+        assert paper.statistics == embedded.statistics
+        assert paper.success == {"token_f1": 0.5, "otherwise": 1.0}
+        assert paper.claim.keys() == embedded.claim.keys()
+        for claim_id, claim in paper.claim.items():
+            other = embedded.claim[claim_id]
+            assert (claim.statement[:30], claim.kill) == (other.statement[:30], other.kill)
+            assert (claim.support is None) == (other.support is None)
+            assert claim.quantities.keys() == other.quantities.keys()
+            assert claim.sensitivity == other.sensitivity
+            assert len(claim.readings) == len(other.readings)
+            mine, theirs = claim.population, other.population
+            assert (mine.label, mine.arms, mine.conditions) == (theirs.label, theirs.arms, theirs.conditions)
+            assert mine.budgets == theirs.budgets
+            assert mine.models == INSTRUCT
+
+
+INSTRUCT = [
+    "qwen2.5-1.5b-instruct",
+    "qwen2.5-7b-instruct",
+    "llama-3.1-8b-instruct",
+    "mistral-7b-instruct-v0.3",
+]
+
+
+def test_three_of_the_papers_four_models_are_enough():
+    registered = load(SHIPPED / "paper" / "R.toml", everything_has_a_file)
+    support = registered.question("R1").support
+    for models, holds in ((2, False), (3, True), (4, True)):
+        assert support.holds({"auc_pooled": Number(0.7), "models_above": Number(models)}) is holds
+
+
+def test_the_paper_is_transcribed_without_dates():
+    for name in ("A", "R", "S"):
+        text = (SHIPPED / "paper" / f"{name}.toml").read_text()
+        assert 'existing_data = "after-analysis"' in text
+        assert re.findall(r"20\d\d", text.replace("Randomized Design, 2026)", "")) == []
+
+
 class Number:
     def __init__(self, value, lo=None, hi=None):
         self.value, self.lo, self.hi, self.n = value, lo, hi, 100
@@ -110,10 +152,11 @@ PAPER = {
 }
 
 
+@pytest.mark.parametrize("study", ["paper", "embedded"])
 @pytest.mark.parametrize("case", PAPER)
-def test_the_papers_numbers_give_the_papers_states(case):
+def test_the_papers_numbers_give_the_papers_states(case, study):
     claim_id = case.split()[0]
-    registered = load(SHIPPED / "embedded" / f"{claim_id[0]}.toml", everything_has_a_file)
+    registered = load(SHIPPED / study / f"{claim_id[0]}.toml", everything_has_a_file)
     question = registered.question(claim_id)
     quantities, state = PAPER[case]
     kill = question.kill.holds(quantities)
@@ -368,3 +411,44 @@ def test_details_and_thresholds_are_needed_by_generations_alone(tmp_path):
     (tmp_path / "R.toml").write_text(head)
     with pytest.raises(RegistrationError, match="the table lacks the key `claim`"):
         load(tmp_path / "R.toml", everything_has_a_file)
+
+
+# ------------------------------------------------------------------ the control
+
+
+CONTROL = 'arm = "poisson"\nsignals'
+
+
+def with_control(tmp_path, suite, name, *, suites=None):
+    changes = [(CONTROL, f'control = "{suite}"\n{CONTROL}')]
+    if suites is not None:
+        changes.append(('\nsuites = ["embedded-1k"]', f"\nsuites = {suites}"))
+    return edited(tmp_path, *changes, name=name)
+
+
+@pytest.mark.parametrize("name", ["R", "S"])
+def test_a_control_is_a_suite_of_the_registration_or_its_parent(tmp_path, name):
+    edited(tmp_path, ('\nsuites = ["embedded-1k"]', '\nsuites = ["embedded-1k", "bare"]'))
+    edited(tmp_path, name="S")
+    suites = '["embedded-1k", "bare"]' if name == "R" else None
+    with_control(tmp_path, "bare", name, suites=suites)
+    found = {one.content.id: one.content for one in load_folder(tmp_path, everything_has_a_file)}
+    assert found[name].details.control == "bare"
+    assert found["S" if name == "R" else "R"].details.control is None
+
+
+@pytest.mark.parametrize("suite", ["nowhere", "embedded-2k"])
+def test_a_control_elsewhere_is_refused(tmp_path, suite):
+    """R may not look into S, its descendant."""
+    with_control(tmp_path, suite, "R")
+    edited(tmp_path, name="S")
+    message = f"[details] control '{suite}' is no suite that this registration or its parent lists"
+    with pytest.raises(RegistrationError, match=re.escape(message)) as caught:
+        load_folder(tmp_path, everything_has_a_file)
+    assert "R.toml" in str(caught.value)
+
+
+def test_a_control_is_a_name(tmp_path):
+    path = edited(tmp_path, (CONTROL, f'control = ["a"]\n{CONTROL}'))
+    with pytest.raises(RegistrationError, match=r"Expected `str \| null`, got `array`"):
+        load(path, everything_has_a_file)

@@ -3,12 +3,13 @@
 import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
-from transformers import Gemma3TextConfig, MistralConfig, Qwen2Config
+from transformers import Gemma3TextConfig, GenerationConfig, MistralConfig, Qwen2Config
 
 from kvexp.errors import InputError
 from kvexp.replay.model import load, refuse_unsupported, stop_ids
 from kvexp.replay.prompt import TooLong, check_length, encode_prompt
 from tests import tiny
+from tests.replay import templates
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,36 @@ def test_stop_ids_join_generation_config_tokenizer_and_turn_ends():
     made = tiny.model("llama")
     made.generation_config.eos_token_id = [5, 9]
     assert stop_ids(made.generation_config, tiny.tokenizer()) == {0, 2, 5, 9}
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "configured", "tokens"),
+    [
+        # Qwen2.5: the instruct model's config lists both, the base model's only the end of a text.
+        (templates.qwen(), [2, 0], ["<|im_end|>", "<|endoftext|>"]),
+        (templates.qwen(), 0, ["<|im_end|>", "<|endoftext|>"]),
+        # Llama 3.1: three in the config; the tokenizer knows one, some copies of the config another one.
+        (templates.llama(), [1, 2, 3], ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
+        (templates.llama(), 1, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
+        (templates.llama(), None, ["<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]),
+        (templates.mistral(), 2, ["</s>"]),
+        (templates.mistral(), None, ["</s>"]),
+    ],
+)
+def test_every_family_stops_at_the_ends_of_its_turns(tokenizer, configured, tokens):
+    generation = GenerationConfig(eos_token_id=configured)
+    assert stop_ids(generation, tokenizer) == set(tokenizer.convert_tokens_to_ids(tokens))
+
+
+def test_stop_ids_and_positions_come_from_the_files_of_a_folder(tmp_path):
+    made = tiny.model("qwen2", positions=777)
+    made.generation_config.eos_token_id = [2, 7]
+    made.save_pretrained(tmp_path)
+    tiny.tokenizer().save_pretrained(tmp_path)
+    loaded = load(tmp_path, "bfloat16")
+    assert loaded.max_positions == 777
+    assert loaded.stop_ids == {0, 2, 7}
+    assert {p.dtype for p in loaded.model.parameters()} == {torch.bfloat16}
 
 
 def parts(**changes):

@@ -1,0 +1,443 @@
+"""`kvexp fetch`: bring what the chosen suites need to this machine, on a login node with network.
+
+Weights come as safetensors with their JSON and tokenizer files, never pickled and never with code. What is
+there is skipped, so an interrupted fetch goes on where it stopped: at the file that was under way.
+"""
+
+import logging
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from kvexp import hub
+from kvexp.compose import Selection
+from kvexp.config import ModelConf, TaskConf
+from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched
+from kvexp.launch import model_source
+from kvexp.tasks import HubFile, task
+from kvexp.terminal import printable
+from kvexp.weights import INDEX, SINGLE, TOKENIZERS, gigabytes
+
+TEXT_FILES = re.compile(r"[^/]+\.(json|jinja)|tokenizer\.model|merges\.txt|vocab\.txt")
+PICKLED = re.compile(r"[^/]+\.(bin|pt|pth|pkl|ckpt|h5|msgpack)")
+ASK_SECONDS = 10  # for an answer of the hub
+
+
+class Unreachable(InputError):
+    """The hub does not answer: nothing else can be fetched either."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One repository that a study needs something of.
+
+    Attributes:
+        name: how the study calls it, for instance `model qwen2.5-7b`.
+        where: what to mend if the hub does not know it.
+        repo: on the hub.
+        revision: of the repository; None is its main branch.
+        kind: `model` or `dataset`.
+        choose: which of its files, by their names.
+        is_there: whether the cache holds all of them; asks no network.
+    """
+
+    name: str
+    where: str
+    repo: str
+    revision: str | None
+    kind: str
+    choose: Callable[[list[str]], list[str]]
+    is_there: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file of an item, with its size on the hub; `is_there` if the cache holds it whole."""
+
+    name: str
+    size: int
+    is_there: bool
+
+
+def fetch(selection: Selection, console: Console, dry_run: bool = False) -> int:
+    """Fetch what the chosen suites lack. Raises IncompleteError if something is still missing after it."""
+    models, tasks = needed(selection)
+    failed = _prepare_local(models, dry_run)
+    missing = [item for item in _items(models, tasks) if not item.is_there()]
+    if missing:
+        failed |= _fetch(missing, console, dry_run)
+    if dry_run:
+        return _report(failed, "nothing was downloaded, because of --dry-run", console)
+    for name, reason in _verify(selection, models, tasks).items():
+        failed.setdefault(name, reason)
+    there = f"all there: {len(models)} models and the data of {len(tasks)} tasks; jobs need no network"
+    return _report(failed, there, console)
+
+
+def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
+    """Models and tasks of the chosen suites, each once, in the study's order."""
+    names = selection.chosen
+    suites = [s for s in selection.suites if s.name in names["suite"]]
+    models = {m.name: m for s in suites for m in selection.models_of(s.name) if m.name in names["model"]}
+    tasks = {t: selection.tasks[t] for s in suites for t in s.tasks if t in names["task"]}
+    return list(models.values()), list(tasks.values())
+
+
+def _prepare_local(models: list[ModelConf], dry_run: bool) -> dict[str, str]:
+    """Convert the embedded model, look for folders; what failed, with its reason."""
+    failed = {}
+    for model in models:
+        if hub.is_hub(model) or (dry_run and model.source == "embedded"):
+            continue
+        try:
+            model_source(model)
+        except KvexpError as error:
+            failed[f"model {model.name}"] = str(error)
+    return failed
+
+
+def _items(models: list[ModelConf], tasks: list[TaskConf]) -> list[Item]:
+    data = _sources(tasks)
+    return [
+        *(_model_item(model) for model in models if hub.is_hub(model)),
+        *(_data_item(source, names) for source, names in data.items()),
+    ]
+
+
+def _model_item(model: ModelConf) -> Item:
+    def is_there() -> bool:
+        try:
+            hub.model_folder(model)
+        except NotFetched:
+            return False
+        return True
+
+    name = f"model {model.name}"
+    where = f"model.{model.name}"
+    return Item(name, where, model.source, model.revision, "model", model_files, is_there)
+
+
+def _data_item(source: HubFile, names: list[str]) -> Item:
+    return Item(
+        name=f"data of {', '.join(names)}",
+        where="the task's data",
+        repo=source.repo,
+        revision=source.revision,
+        kind="dataset",
+        choose=lambda there: [name for name in there if name == source.filename],
+        is_there=lambda: hub.file(source) is not None,
+    )
+
+
+def _sources(tasks: list[TaskConf]) -> dict[HubFile, list[str]]:
+    """Files of the hub that tasks read, with the tasks."""
+    found: dict[HubFile, list[str]] = {}
+    for conf in tasks:
+        if (source := task(conf.family, **conf.params).source()) is not None:
+            found.setdefault(source, []).append(conf.name)
+    return found
+
+
+def model_files(names: list[str]) -> list[str]:
+    """Of a repository's files those that loading needs: top level only, one copy of the weights.
+
+    Raises InputError for a repository without safetensors.
+    """
+    top = [name for name in names if "/" not in name]
+    weights = [n for n in top if n.endswith(".safetensors") and not n.startswith("consolidated")]
+    if SINGLE in top:
+        weights = [SINGLE]
+    if not weights:
+        pickled = [n for n in top if PICKLED.fullmatch(n)]
+        raise InputError(
+            "it has no safetensors"
+            + (f", only weights that loading would have to execute ({pickled[0]})" if pickled else "")
+        )
+    indices = [n for n in top if n.endswith(".index.json") and (n != INDEX or SINGLE in top)]
+    texts = [n for n in top if TEXT_FILES.fullmatch(n) and n not in indices]
+    if not set(TOKENIZERS) & set(texts):
+        texts += [n for n in top if n in TOKENIZERS]
+    return sorted({*weights, *texts})
+
+
+# What it will cost ---------------------------------------------------------------------------------
+
+
+def _fetch(missing: list[Item], console: Console, dry_run: bool) -> dict[str, str]:
+    """Size, say, download; what failed, with its reason."""
+    failed: dict[str, str] = {}
+    plans: dict[str, tuple[Item, str, list[Wanted]]] = {}
+    with _quiet_hub():
+        for item in missing:
+            try:
+                plans[item.name] = (item, *_size(item))
+            except Unreachable:
+                raise
+            except InputError as error:
+                failed[item.name] = str(error)
+        free = _free()
+        to_load = sum(_bytes(files) for _, _, files in plans.values())
+        _print_sizes(plans, to_load, free, console)
+        if free is not None and to_load > free:
+            raise InputError(
+                f"{gigabytes(to_load)} are to be fetched and {_cache()} has {gigabytes(free)} free: set "
+                "HF_HOME to a folder on a larger disk"
+            )
+        if not dry_run:
+            failed |= _download_all(list(plans.values()), to_load, console)
+    return failed
+
+
+def _size(item: Item) -> tuple[str, list[Wanted]]:
+    """The commit that a revision names, and the files to have of it."""
+    from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
+
+    with _said(item):
+        info: Any = HfApi().repo_info(
+            item.repo,
+            revision=item.revision,
+            repo_type=item.kind,
+            files_metadata=True,
+            timeout=ASK_SECONDS,
+        )
+        sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
+        chosen = item.choose(list(sizes))
+        if not chosen:
+            raise InputError("the file that the task reads is not in it")
+        wanted = [_wanted(item, str(info.sha), name, sizes[name]) for name in chosen]
+        if not all(file.is_there for file in wanted):
+            # A gated repository shows its list of files to everyone: ask for one of them.
+            url = hf_hub_url(item.repo, chosen[0], repo_type=item.kind, revision=str(info.sha))
+            get_hf_file_metadata(url, timeout=ASK_SECONDS)
+        return str(info.sha), wanted
+
+
+def _wanted(item: Item, commit: str, name: str, size: int) -> Wanted:
+    path = hub.cached(item.repo, name, commit, item.kind, item.where)
+    return Wanted(name, size, path is not None and path.is_file() and path.stat().st_size == size)
+
+
+def _bytes(files: list[Wanted]) -> int:
+    return sum(file.size for file in files if not file.is_there)
+
+
+def _print_sizes(
+    plans: dict[str, tuple[Item, str, list[Wanted]]], to_load: int, free: int | None, console: Console
+) -> None:
+    table = Table("to fetch", "from", "revision", box=None)
+    for column in ("files", "size"):
+        table.add_column(column, justify="right")
+    for item, commit, files in plans.values():
+        n = sum(not file.is_there for file in files)
+        table.add_row(item.name, item.repo, commit[:12], str(n), gigabytes(_bytes(files)))
+    if plans:
+        console.print(table)
+        room = "unknown" if free is None else gigabytes(free)
+        console.print(f"{gigabytes(to_load)} in all, {room} free in {_cache()}")
+
+
+def _cache() -> Path:
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def _free() -> int | None:
+    """Free bytes where the cache is, or will be."""
+    for folder in (_cache(), *_cache().absolute().parents):
+        try:
+            return shutil.disk_usage(folder).free
+        except OSError:
+            continue
+    return None
+
+
+# Downloading ---------------------------------------------------------------------------------------
+
+
+def _download_all(
+    plans: list[tuple[Item, str, list[Wanted]]], to_load: int, console: Console
+) -> dict[str, str]:
+    failed: dict[str, str] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    progress = Progress(*columns, console=console, disable=not console.is_terminal)
+    with progress:
+        bar = progress.add_task("fetching", total=to_load)
+        for number, (item, commit, files) in enumerate(plans):
+            try:
+                for file in files:
+                    if file.is_there:
+                        continue
+                    progress.update(bar, description=f"{item.name}: {file.name}")
+                    _download(item, commit, file.name, lambda n: progress.update(bar, advance=n))
+                    if not console.is_terminal:
+                        console.print(f"{item.name}: {file.name}, {gigabytes(file.size)}")
+            except Unreachable as error:  # nor will it be for the others
+                return failed | {rest.name: str(error) for rest, _, _ in plans[number:]}
+            except InputError as error:
+                failed[item.name] = str(error)
+    return failed
+
+
+def _download(item: Item, commit: str, name: str, advance: Callable[[float], object]) -> None:
+    """One file into the cache. A cut connection is taken up again at the byte where it broke."""
+    from huggingface_hub import hf_hub_download
+
+    damaged = hub.cached(item.repo, name, commit, item.kind, item.where) is not None
+    with _said(item):
+        hf_hub_download(
+            item.repo,
+            name,
+            repo_type=item.kind,
+            # A branch leaves its name in the cache, under which it is then found.
+            revision=commit if hub.COMMIT.fullmatch(item.revision or "") else item.revision,
+            etag_timeout=ASK_SECONDS,
+            force_download=damaged,
+            tqdm_class=_bar(advance),
+        )
+
+
+def _bar(advance: Callable[[float], object]) -> Any:
+    """A progress bar for the hub's library that shows nothing and only passes on the bytes."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    class Bar(tqdm):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            advance(n or 0)
+
+    return Bar
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Hide the library's warnings of every retry: what came of them is said once."""
+    from huggingface_hub.utils import logging as chatter
+
+    before = chatter.get_verbosity()
+    chatter.set_verbosity(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        chatter.set_verbosity(before)
+
+
+@contextmanager
+def _said(item: Item) -> Iterator[None]:
+    """Whatever the hub's library raises, in one sentence. Raises Unreachable, or InputError."""
+    from huggingface_hub import errors
+
+    what = f"{item.name}: {item.repo}"
+    try:
+        yield
+    except (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError) as error:
+        raise _unreachable(error.__cause__ or error) from None
+    except errors.GatedRepoError:
+        raise InputError(_gated(what)) from None
+    except errors.RevisionNotFoundError:
+        raise InputError(
+            f"{what} has no revision {item.revision!r}: set {item.where}.revision to one that it has"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise InputError(
+            f"{what} is not on the hub, or private: check {item.where}.source, or log in with `hf auth login`"
+        ) from None
+    except errors.HfHubHTTPError as error:
+        raise InputError(_refused(what, error.response.status_code)) from None
+    except InputError as error:
+        raise InputError(f"{what}: {error}") from None
+    except OSError as error:
+        if error.errno is None:  # of the library; the system's own errors have a number
+            raise InputError(f"{what}: the download broke off ({_first_line(error)}): fetch again") from None
+        raise
+    except Exception as error:
+        # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
+        if not type(error).__module__.startswith(("httpx", "httpcore", "huggingface_hub", "builtins")):
+            raise
+        if isinstance(error, ValueError | TypeError | LookupError | AttributeError):
+            raise
+        raise _unreachable(error) from None
+
+
+def _unreachable(error: BaseException) -> Unreachable:
+    from huggingface_hub import constants
+
+    if constants.is_offline_mode():
+        return Unreachable(
+            "HF_HUB_OFFLINE is set, so nothing can be fetched: unset it on a machine with network"
+        )
+    return Unreachable(
+        f"the hub at {constants.ENDPOINT} cannot be reached ({_first_line(error)}): fetch on a machine with "
+        "network, for instance the login node, or copy the cache of one that has it and set HF_HOME"
+    )
+
+
+def _gated(what: str) -> str:
+    return (
+        f"{what} is gated and this account may not read it: accept its licence on its page of the hub, then "
+        "log in with `hf auth login` or set HF_TOKEN"
+    )
+
+
+def _refused(what: str, status: int) -> str:
+    if status in (401, 403):
+        return _gated(what).replace("is gated and", "is gated or private, and")
+    if status == 404:
+        return f"{what} is not on the hub (HTTP 404): check its name and revision"
+    return f"{what}: the hub answered with HTTP {status}: fetch again later"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+# Afterwards ----------------------------------------------------------------------------------------
+
+
+def _verify(selection: Selection, models: list[ModelConf], tasks: list[TaskConf]) -> dict[str, str]:
+    """Resolve everything as a job without network will; what fails, with its reason."""
+    failed = {}
+    for model in models:
+        try:
+            _open(model)
+        except KvexpError as error:
+            failed[f"model {model.name}"] = str(error)
+    for conf in tasks:
+        suite = next(s for s in selection.suites if conf.name in s.tasks)
+        try:
+            family = task(conf.family, **conf.params)
+            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+        except KvexpError as error:
+            failed[f"data of {conf.name}"] = str(error)
+    return failed
+
+
+def _open(model: ModelConf) -> None:
+    """Config and tokenizer of a model; its weights were looked at for being whole."""
+    from kvexp.replay.model import load_tokenizer, read_config
+
+    folder = Path(model_source(model))
+    read_config(folder)
+    load_tokenizer(folder)
+
+
+def _report(failed: dict[str, str], success: str, console: Console) -> int:
+    """Print every reason; raises IncompleteError if there is one."""
+    if not failed:
+        console.print(success)
+        return 0
+    for reason in dict.fromkeys(failed.values()):
+        console.print(printable(reason), markup=False)
+    raise IncompleteError(
+        f"{len(failed)} missing: {', '.join(failed)}; what is fetched stays, fetch again to go on"
+    )

@@ -1,0 +1,139 @@
+"""A model's folder, looked at from outside: is it whole, how large are its weights, do they fit?
+
+Only names, sizes and the JSON headers of safetensors files are read; nothing is loaded.
+"""
+
+import json
+import os
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from kvexp.errors import InputError
+
+SINGLE = "model.safetensors"
+INDEX = f"{SINGLE}.index.json"
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them makes a fast tokenizer
+ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+HEADER_LIMIT = 100_000_000  # bytes; the safetensors format allows no longer header
+
+
+def lacking(folder: Path) -> str | None:
+    """The first file that loading would miss, or None for a whole folder; damaged weights are missing."""
+    if not (folder / "config.json").is_file():
+        return "config.json"
+    try:
+        files = weight_files(folder)
+    except InputError:
+        return INDEX
+    for path in files or [folder / SINGLE]:
+        if not path.is_file() or _damage(path) is not None:
+            return path.name
+    return None if any((folder / name).is_file() for name in TOKENIZERS) else TOKENIZERS[0]
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """What transformers would load: the one file, or those of the index, there or not; empty: neither.
+
+    Raises InputError for an index that is none, or that names a file elsewhere.
+    """
+    if (folder / SINGLE).is_file():
+        return [folder / SINGLE]
+    index = folder / INDEX
+    if not index.is_file():
+        return []
+    try:
+        names = set(json.loads(index.read_bytes())["weight_map"].values())
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise InputError(f"{index} is no index of weights: fetch the model again") from None
+    if outside := [n for n in names if not isinstance(n, str) or Path(n).name != n]:
+        raise InputError(f"{index} names {outside[0]!r}, which is no file beside it: fetch the model again")
+    return [folder / name for name in sorted(names)]
+
+
+def weight_bytes(files: list[Path], dtype: str) -> int:
+    """Bytes of all weights in memory as `dtype`. Raises InputError for a damaged file."""
+    total = 0
+    for path in files:
+        if (damage := _damage(path)) is not None:
+            raise InputError(f"{path} is damaged ({damage}): remove it and get the model again")
+        total += sum(prod(t["shape"]) * ITEM_BYTES[dtype] for t in _tensors(path)[1].values())
+    return total
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a safetensors file, as far as its header and its size tell."""
+    try:
+        start, tensors = _tensors(path)
+        size = start + max((t["data_offsets"][1] for t in tensors.values()), default=0)
+    except OSError as error:
+        return str(error.strerror or error)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "its header cannot be read"
+    there = path.stat().st_size
+    return None if there == size else f"{there:,} bytes instead of {size:,}"
+
+
+def _tensors(path: Path) -> tuple[int, dict[str, Any]]:
+    """Where the data begin, and shape and place of every tensor."""
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if not 0 < length <= HEADER_LIMIT:
+            raise ValueError("no safetensors header")
+        header = json.loads(stream.read(length))
+    return 8 + length, {name: t for name, t in header.items() if name != "__metadata__"}
+
+
+def free_bytes(device: str) -> int | None:
+    """Memory that is free on a device, or None where that cannot be told."""
+    if device.startswith("cuda"):
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0]) if torch.cuda.is_available() else None
+    try:
+        found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    free = [int(found[1]) * 1024] if found else []
+    return min([*free, *_cgroup_limits()], default=None)
+
+
+def _cgroup_limits() -> list[int]:
+    """Memory limits of this process's cgroup (v2) and those above it: a job's own limit on a cluster."""
+    try:
+        line = Path("/proc/self/cgroup").read_text().splitlines()[-1]
+        folder = Path("/sys/fs/cgroup") / line.removeprefix("0::").lstrip("/")
+    except (OSError, IndexError):
+        return []
+    limits = []
+    for place in (folder, *folder.parents):
+        try:
+            text = (place / "memory.max").read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limits.append(int(text))
+    return limits
+
+
+def check_memory(folder: Path, dtype: str, device: str) -> None:
+    """Raises InputError, with both numbers, if the weights alone do not fit."""
+    needed, free = weight_bytes(weight_files(folder), dtype), free_bytes(device)
+    if free is not None and needed > free:
+        raise too_little(
+            folder, device, f"its weights need {gigabytes(needed)} and {gigabytes(free)} are free"
+        )
+
+
+def too_little(folder: str | os.PathLike[str], device: str, why: str) -> InputError:
+    """The sentence for a model that does not fit."""
+    return InputError(
+        f"model {str(folder)!r} does not fit into the memory of {device} ({why}): take a larger machine, a "
+        "smaller model, or bfloat16 weights"
+    )
+
+
+def gigabytes(n: int) -> str:
+    """A number of bytes for a person."""
+    return f"{n / 1e9:.2f} GB" if n >= 1e8 else f"{n / 1e6:.1f} MB"
