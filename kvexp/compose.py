@@ -139,6 +139,7 @@ class _Composer:
 
     def _sort(self, text: str) -> None:
         item, general = self._without_item(text)
+        general = re.sub(r"=(~[^'\"]*)$", r"='\1'", general)  # Hydra reads ~/data only in quotes
         try:
             override = OverridesParser.create().parse_override(general)
         except HydraException:

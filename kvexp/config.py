@@ -217,12 +217,14 @@ class TaskConf:
         name: short name used in ids and logs.
         family: a file of kvexp/tasks.
         max_new_tokens: longest answer.
+        data_dir: folder or zip with the family's data, if it reads any; null: the hub's cache.
         params: fields of the family's class.
     """
 
     name: str = MISSING
     family: str = MISSING
     max_new_tokens: int = MISSING
+    data_dir: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

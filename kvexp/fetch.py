@@ -21,8 +21,9 @@ from kvexp import hub
 from kvexp.compose import Selection
 from kvexp.config import ModelConf, TaskConf
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched
+from kvexp.families import family_of
 from kvexp.launch import model_source
-from kvexp.tasks import HubFile, task
+from kvexp.tasks import HubFile
 from kvexp.terminal import printable
 from kvexp.weights import INDEX, SINGLE, TOKENIZERS, gigabytes
 
@@ -141,7 +142,7 @@ def _sources(tasks: list[TaskConf]) -> dict[HubFile, list[str]]:
     """Files of the hub that tasks read, with the tasks."""
     found: dict[HubFile, list[str]] = {}
     for conf in tasks:
-        if (source := task(conf.family, **conf.params).source()) is not None:
+        if (source := family_of(conf).source()) is not None:
             found.setdefault(source, []).append(conf.name)
     return found
 
@@ -415,7 +416,7 @@ def _verify(selection: Selection, models: list[ModelConf], tasks: list[TaskConf]
     for conf in tasks:
         suite = next(s for s in selection.suites if conf.name in s.tasks)
         try:
-            family = task(conf.family, **conf.params)
+            family = family_of(conf)
             family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
         except KvexpError as error:
             failed[f"data of {conf.name}"] = str(error)

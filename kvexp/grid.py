@@ -7,13 +7,14 @@ from kvexp.compose import Selection
 from kvexp.config import AttentionConf, ClusterConf, ModelConf, SuiteConf, TaskConf
 from kvexp.design import design
 from kvexp.errors import ConfigError, NotFetched, named
+from kvexp.families import family_of
 from kvexp.places import places
 from kvexp.provenance import protocol_digest
 from kvexp.records import ID_LENGTH
 from kvexp.replay.arm import Arm
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.scores import score
-from kvexp.tasks import Task, task
+from kvexp.tasks import Task
 
 Absent = Literal["refuse", "leave_out", "assume"]
 
@@ -41,13 +42,7 @@ def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
     as the suite asks for, under ids that are none.
     """
     digests = {kind: protocol_digest(kind, _parts(selection, kind)) for kind in ("generations", "cells")}
-    made = [
-        shard
-        for suite in selection.suites
-        for model in selection.models_of(suite.name)
-        for name in suite.tasks
-        for shard in _task_shards(selection, suite, model, selection.tasks[name], digests, absent)
-    ]
+    made = [shard for suite in selection.suites for shard in _suite_shards(selection, suite, digests, absent)]
     if longest := [s.shard_id for s in made if len(s.shard_id) > ID_LENGTH]:
         raise ConfigError(f"a shard id has at most {ID_LENGTH} characters, shorten a name in {longest[0]!r}")
     for suite in selection.suites:
@@ -55,6 +50,23 @@ def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
             with named(f"conf/suite/{suite.name}.yaml"):
                 _refuse_twice([p for entry in suite.arms for p in places(selection.arms[entry.arm], entry)])
     return made
+
+
+def _suite_shards(
+    selection: Selection, suite: SuiteConf | AttentionConf, digests: dict[str, str], absent: Absent
+) -> list[Shard]:
+    """The shards of a suite: all, or none, since a suite that has been begun may not grow."""
+    try:
+        return [
+            shard
+            for model in selection.models_of(suite.name)
+            for name in suite.tasks
+            for shard in _task_shards(selection, suite, model, selection.tasks[name], digests, absent)
+        ]
+    except NotFetched:
+        if absent == "leave_out" and suite.name not in selection.chosen["suite"]:
+            return []
+        raise
 
 
 def _refuse_twice(arms: list[Arm]) -> None:
@@ -89,7 +101,7 @@ def _task_shards(
     absent: Absent,
 ) -> Iterator[Shard]:
     with named(f"conf/task/{conf.name}.yaml"):
-        family = task(conf.family, **conf.params)
+        family = family_of(conf)
     with named(f"conf/suite/{suite.name}.yaml"):
         ids = _example_ids(selection, suite, conf, family, absent)
         if isinstance(suite, SuiteConf):
@@ -139,11 +151,9 @@ def _example_ids(
     try:
         return family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
     except NotFetched:
-        names = selection.chosen
-        is_chosen = suite.name in names["suite"] and conf.name in names["task"]
-        if absent == "refuse" or (absent == "leave_out" and is_chosen):
+        if absent != "assume":
             raise
-        return [f"unknown-{i:03d}" for i in range(suite.n_examples)] if absent == "assume" else []
+        return [f"unknown-{i:03d}" for i in range(suite.n_examples)]
 
 
 def _check_suite(selection: Selection, suite: SuiteConf, conf: TaskConf, family: Task) -> None:

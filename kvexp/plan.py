@@ -12,10 +12,10 @@ from rich.table import Table
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, SuiteConf
 from kvexp.errors import InputError, NotFetched
+from kvexp.families import family_of
 from kvexp.grid import chosen, expected_minutes, shards
 from kvexp.launch import model_source
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
-from kvexp.tasks import task
 
 
 def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class _Lacks:
     def task(self, name: str, suite: SuiteConf | AttentionConf) -> str | None:
         conf = self.selection.tasks[name]
         try:
-            family = task(conf.family, **conf.params)
+            family = family_of(conf)
             family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
         except NotFetched as error:
             return str(error)
@@ -86,7 +86,7 @@ def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_La
     for name in suite.tasks:
         conf = selection.tasks[name]
         if name in selection.chosen["task"] and lacks.task(name, suite) is None:
-            remark = task(conf.family, **conf.params).remark(suite.n_examples)
+            remark = family_of(conf).remark(suite.n_examples)
             if remark is not None:
                 yield remark
 

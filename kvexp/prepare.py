@@ -4,6 +4,7 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 """
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import msgspec
 
 from kvexp.errors import IntegrityError
+from kvexp.families import family_of
 from kvexp.prompting import counter, prompt_of
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.resolved import Shard
 from kvexp.shard_log import on_disk, replace
-from kvexp.tasks import Question, Task, task
+from kvexp.tasks import Question, Task
 
 GRID = "grid.jsonl"
 
@@ -94,7 +96,7 @@ def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callabl
 
 def _write_task(path: Path, shards: list[Shard], load_tokenizer: Callable[[str], Any]) -> None:
     """The examples of one task of a suite, in the order of its models; `shards` has one of each."""
-    family = task(shards[0].task.family, **shards[0].task.params)
+    family = family_of(shards[0].task)
     questions = [(s, q) for s in shards for q in _questions(family, s, load_tokenizer)]
     if _holds(path, family, questions):
         return
@@ -161,6 +163,11 @@ def _example(shard: Shard, family: Task, question: Question, tokenizer: Any) -> 
 
 
 def _survives(question: Question, left: str) -> bool | None:
-    """Whether a reference stands in what is left of the context, in whatever case."""
-    there = [r.lower() for r in question.references if r.lower() in question.context.lower()]
-    return any(reference in left.lower() for reference in there) if there else None
+    """Whether a reference stands, as words and in whatever case, in what is left of the context."""
+    words = [r for r in question.references if r.strip().lower() not in ("yes", "no", "")]
+    there = [word for word in words if _holds_words(question.context, word)]
+    return any(_holds_words(left, word) for word in there) if there else None
+
+
+def _holds_words(text: str, words: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(words.strip())}(?!\w)", text, re.IGNORECASE) is not None

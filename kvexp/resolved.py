@@ -49,6 +49,7 @@ class Shard(ABC):
         plain = {"version": SHARD_VERSION, **asdict(self)}
         for name in ("layers", "query_heads"):  # they follow from the model; an attention shard states them
             del plain["model"][name]
+        del plain["task"]["data_dir"]  # what was read from there is known by its digests in examples/
         if is_folder(self.model.source):
             plain["model"]["source"] = "folder"
         return plain

@@ -16,6 +16,7 @@ from kvexp import provenance, shard_log
 from kvexp.answering import answer
 from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
+from kvexp.families import family_of
 from kvexp.measuring import measure
 from kvexp.prompting import counter
 from kvexp.records import Attempt, Failed, RecordError
@@ -23,7 +24,7 @@ from kvexp.replay.model import Loaded
 from kvexp.replay.prompt import TooLong
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.shard_log import Log, Row, State
-from kvexp.tasks import Question, Task, task
+from kvexp.tasks import Question, Task
 from kvexp.terminal import printable
 
 
@@ -119,7 +120,7 @@ def _answer_missing(
     shard: Shard, place: Place, log: Log, missing: set[Any], attempt: int, loaded: Loaded
 ) -> list[Failed]:
     """Answer every example that lacks a row; what failed."""
-    family = task(shard.task.family, **shard.task.params)
+    family = family_of(shard.task)
     questions = {
         q.example_id: q
         for q in family.load(

@@ -117,7 +117,7 @@ def test_a_local_folder_of_fewer_records_is_remarked(tmp_path):
         json.dumps({"_id": f"r{i}", "input": "What?", "context": "This.", "answers": ["x"]}) for i in range(7)
     ]
     (tmp_path / "multifieldqa_en.jsonl").write_text("\n".join(lines))
-    data = f"task.multifieldqa_en.params.data_dir={tmp_path}"
+    data = f"task.multifieldqa_en.data_dir={tmp_path}"
     made = study_plan(select(["study=paper", "suite=6k", "task=multifieldqa_en", data], ROOT))
     (suite,) = made["suites"]
     assert suite["generations"] == 7 * 4 * 17

@@ -283,7 +283,7 @@ def _answer(
     return Answer(
         planned=planned,
         decoded=decoded,
-        text=loaded.tokenizer.decode(tokens, skip_special_tokens=True),
+        text=loaded.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False),
         first_step_cached=planned.plan.realised + new_tokens,
         certificate_steps=certificates,
         entropy=entropy,

@@ -62,6 +62,8 @@ def encode_prompt(
     context. An odd limit leaves one token more before the cut than behind it.
     """
     prefix, suffix = _render(tokenizer, before, after, chat)
+    if not chat and answer_prefix and not (suffix[-1:].isspace() or answer_prefix[0].isspace()):
+        suffix += "\n"  # a template would end the turn here
     offset = suffix.find(after.rstrip())
     if after.count(question) != 1 or offset < 0:
         raise InputError(

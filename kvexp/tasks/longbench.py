@@ -172,7 +172,7 @@ def _cached_archive() -> Path:
     if not isinstance(found, str):
         raise NotFetched(
             f"LongBench ({filename} of {repo}) is not on this machine: run `kvexp fetch` where there is a "
-            "network, or set params.data_dir of the task to a folder or zip that holds its records"
+            "network, or set task.data_dir to a folder or zip that holds its records"
         )
     return Path(found)
 

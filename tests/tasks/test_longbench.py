@@ -105,7 +105,7 @@ def test_the_shipped_tasks_have_official_lengths():
     for dataset in DATASETS:
         conf = OmegaConf.load(project.ROOT / "conf" / "task" / f"{dataset}.yaml")
         assert conf.family == "longbench"
-        assert conf.params == {"dataset": dataset, "data_dir": None}
+        assert (conf.params, conf.data_dir) == ({"dataset": dataset}, None)
         assert conf.max_new_tokens == GOLDEN["max_new_tokens"][dataset]
 
 
