@@ -16,8 +16,8 @@ from kvexp.compose import select
 from kvexp.config import AttentionConf, SuiteConf
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.grid import shards
-from kvexp.prompting import Rendering, prompt_of
 from kvexp.prepare import GRID, write_examples, write_grid
+from kvexp.prompting import Rendering, prompt_of
 from kvexp.provenance import PACKAGE, protocol_digest
 from kvexp.records import Cell, Expected, ExpectedCells, Failed, Reader, World
 from kvexp.replay.model import load

@@ -220,7 +220,9 @@ def short(shard, loaded, **changes):
     shard = replace(shard, layers=loaded.layers, query_heads=loaded.query_heads, world_ids=[])
     family = Short()
     (question,) = family.load(1, shard.example_seed, 0)
-    return changed(shard, **changes), prompt_of(loaded.tokenizer, family, question, Rendering(chat=False, limit=4096))
+    return changed(shard, **changes), prompt_of(
+        loaded.tokenizer, family, question, Rendering(chat=False, limit=4096)
+    )
 
 
 PEAKED = {"window": 4, "pool": 1}  # few rows, unpooled: many tokens with a small pi
@@ -364,7 +366,9 @@ class Attention:
                 layer.self_attn.q_proj.weight.mul_(sharpness)
         loaded = wrap(model, tiny.tokenizer())
         family = Short()
-        prompt = prompt_of(loaded.tokenizer, family, family.load(1, 5, 0)[0], Rendering(chat=False, limit=4096))
+        prompt = prompt_of(
+            loaded.tokenizer, family, family.load(1, 5, 0)[0], Rendering(chat=False, limit=4096)
+        )
         self.n = prompt.n_prefix + prompt.n_context
         read = score("window")
         rows = Rows(read.rows(prompt.spans("stream")), self.n)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from kvexp.prompting import Rendering, prompt_of
 from kvexp.assets import embedded_model
 from kvexp.design import design
+from kvexp.prompting import Rendering, prompt_of
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
 from kvexp.replay.protocol import Protocol
@@ -21,7 +21,9 @@ FULL = Arm("full", None, design("full"), "plain")
 def prompt(real_model):
     torch.set_num_threads(1)
     family = task("words")
-    return prompt_of(real_model.tokenizer, family, family.load(1, 9000, 512)[0], Rendering(chat=True, limit=512))
+    return prompt_of(
+        real_model.tokenizer, family, family.load(1, 9000, 512)[0], Rendering(chat=True, limit=512)
+    )
 
 
 def test_the_full_arm_equals_transformers_greedy_generate_token_for_token(real_model, prompt):
