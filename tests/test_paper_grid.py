@@ -69,8 +69,8 @@ def test_every_suite_runs_on_its_own_models():
 
 
 def test_models_of_a_suite_that_the_study_lacks_are_refused(root):
+    project.write(root, "study/wrong", WRONG)
     with pytest.raises(ConfigError, match="suite_models names 7k, which is no suite of it"):
-        project.write(root, "study/wrong", WRONG)
         select(["study=wrong"], root)
 
 
