@@ -32,14 +32,7 @@ class Loaded:
 
 def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | None = None) -> Loaded:
     """Raises InputError for a model that is not there, not safe to load or not of a supported kind."""
-    try:
-        config = AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"model {str(source)!r} cannot be loaded ({_first_line(error)}): give a local folder with "
-            "safetensors or a hub id that `kvexp` can reach"
-        ) from None
-    refuse_unsupported(config)
+    refuse_unsupported(_config(source, revision))
     try:
         model = AutoModelForCausalLM.from_pretrained(
             source,
@@ -55,6 +48,22 @@ def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | No
             "needs safetensors"
         ) from None
     return wrap(model.to(device).eval(), load_tokenizer(source, revision))
+
+
+def _config(source: str | Path, revision: str | None) -> Any:
+    try:
+        return AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"model {str(source)!r} cannot be loaded ({_first_line(error)}): give a local folder with "
+            "safetensors or a hub id that `kvexp` can reach"
+        ) from None
+
+
+def heads_of(source: str | Path, revision: str | None = None) -> tuple[int, int]:
+    """Layers and query heads of a layer, from the model's config alone."""
+    config = _config(source, revision)
+    return config.num_hidden_layers, config.num_attention_heads
 
 
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
