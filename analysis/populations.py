@@ -7,12 +7,19 @@ cache succeeds, inherent where it fails too, and a rescue where only the compres
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.statistics.base import Bools, Integers
 from kvexp.prereg.registration import OTHERWISE, Cells, Population, RegistrationError
+
+SHOWN = 8  # values of an axis in a message
+WAY_OUT = (
+    "Judge the study by claims that fit it: `python -m analysis results/<study> --registration DIR`, "
+    "where DIR may hold a copy of preregistration/ablations/X.toml (no claims) with its suites"
+)
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,31 @@ def check_cells(cells: pd.DataFrame, wanted: Cells, where: str) -> None:
 
 def _found(table: pd.DataFrame, wanted: Population | Cells, where: str, nothing: str, noun: str) -> Bools:
     """The selected rows, if every value that is listed selects one."""
-    mask = selected(table, wanted)
-    if not mask.any():
-        raise RegistrationError(f"{where}: the {nothing} of the grid")
+    mask = np.ones(len(table), bool)
+    for column, values in _axes(wanted):
+        if values is not None:
+            there, before = table[column], mask
+            mask = mask & there.isin(values).to_numpy()
+            if not mask.any():
+                raise RegistrationError(
+                    f"{where}: the {nothing} of the grid: it asks for {column}s {_listed(values)}, "
+                    f"the grid has {_listed(there[before].dropna().unique())}. {WAY_OUT}"
+                )
     for column, values in _axes(wanted):
         for value in values or ():
             if not (mask & (table[column] == value).to_numpy()).any():
-                raise RegistrationError(f"{where}: no selected {noun} of the grid has {column} '{value}'")
+                has = _listed(table.loc[mask, column].unique())
+                raise RegistrationError(
+                    f"{where}: no selected {noun} of the grid has {column} '{value}', only {has}. {WAY_OUT}"
+                )
     return mask
+
+
+def _listed(values: Iterable[Any]) -> str:
+    """Names or numbers in order; of a long list the first."""
+    every = [f"{value:g}" if isinstance(value, float) else str(value) for value in sorted(values)]
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return (", ".join(every[:SHOWN]) or "none") + more
 
 
 def check_scores(table: pd.DataFrame, thresholds: Mapping[str, float], where: str) -> None:

@@ -49,11 +49,13 @@ class Report:
         return self.study.unplanned(suites)
 
     def _lacks_rows(self, section: Section) -> bool:
-        """Whether a registration without claims, for which no verdict speaks, lacks rows of its suites."""
+        """Whether rows are missing for which no verdict speaks: worlds, and suites without claims."""
         suites = section.registered.content.suites
         if not section.verdicts and self.study.unplanned(suites):
             return True
-        tables = () if section.verdicts else (self.study.table, self.study.cells, self.study.worlds)
+        tables = [self.study.worlds]
+        if not section.verdicts:
+            tables += [self.study.table, self.study.cells]
         return any(not table.loc[table["suite"].isin(suites), "present"].all() for table in tables)
 
 

@@ -171,6 +171,8 @@ class AttentionConf(SuiteBase):
             raise ConfigError(f"{where}: query_offsets and world_examples are at least 0")
         if self.condition == "aware" and self.query_offsets != [0]:
             raise ConfigError(f"{where}: aware eviction leaves one token to feed, so query_offsets is [0]")
+        if self.world_budget == 1:
+            raise ConfigError(f"{where}: at a world_budget of 1 nothing is evicted that could be changed")
         if self.worlds < 1:
             raise ConfigError(f"{where}: worlds is at least 1 (world_examples: 0 leaves them out)")
 

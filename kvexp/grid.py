@@ -166,8 +166,12 @@ def _check_suite(selection: Selection, suite: SuiteConf, conf: TaskConf, family:
 
 
 def _check_scores(suite: AttentionConf) -> None:
-    """Raises ConfigError for parts that do not exist, or are undefined in the suite's condition."""
+    """Raises ConfigError for parts that do not exist, or cannot do what the suite wants of them."""
     design("poisson", **suite.design_params)
+    if suite.world_examples and score(suite.score, **suite.score_params).reads_values:
+        raise ConfigError(
+            f"the {suite.score} score reads values, so it sees a permutation of them: set world_examples: 0"
+        )
     for name, params in (
         (suite.score, suite.score_params),
         (suite.rotation_score, suite.rotation_score_params),

@@ -20,7 +20,7 @@ from kvexp import hub, provenance, shard_log
 from kvexp.assets import embedded_model, model_digest
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
-from kvexp.resolved import Shard
+from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, run_shard
 
 ANCHOR = "unanchored"
@@ -52,6 +52,14 @@ def model_source(model: ModelConf) -> str:
             f"model {model.name!r} is not there: {folder} has no config.json (set model.{model.name}.source)"
         )
     return str(folder)
+
+
+def check_heads(todo: list[Shard]) -> None:
+    """Raises ConfigError, before anything is begun, if conf and a model's config count other heads."""
+    from kvexp.replay.model import heads_of
+
+    for shard in {s.model.name: s for s in todo if isinstance(s, AttentionShard)}.values():
+        shard.check_heads(*heads_of(model_source(shard.model), shard.model.revision))
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import torch
 from kvexp.budget import protected_mask, slots
 from kvexp.design import KeepPlan, design, drawn_plan, fixed_plan
 from kvexp.draws import uniforms
-from kvexp.errors import ConfigError, InputError
+from kvexp.errors import InputError
 from kvexp.prompting import prompt_of
 from kvexp.records import CHANGES, Cell, Change, World
 from kvexp.replay.cells import Errors, Layer, Plans, errors
@@ -29,12 +29,7 @@ def measure(
     shard: AttentionShard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
 ) -> list[Cell | World]:
     """All cells of one prompt, and its worlds if it carries the demonstration."""
-    there = (loaded.layers, loaded.query_heads)
-    if there != (shard.layers, shard.query_heads):
-        raise ConfigError(
-            f"conf/model/{shard.model.name}.yaml says {shard.layers} layers and {shard.query_heads} query "
-            f"heads, but the model has {there[0]} and {there[1]}"
-        )
+    shard.check_heads(loaded.layers, loaded.query_heads)
     prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
     replay = _replay(shard, anchor, question.example_id, attempt, loaded, prompt)
     rows: list[Cell | World] = list(_cells(replay))
@@ -210,7 +205,7 @@ def _world_uniforms(replay: _Replay, change: Change, plans: Plans) -> list[torch
 
 
 def _world(found: Outcome) -> dict[str, Any]:
-    names = ("topk", "hajek", "certificate", "covered")
+    names = ("norm", "estimate_norm", "topk", "hajek", "certificate", "covered")
     columns = {name: _values(getattr(found.errors, name)[..., 0]) for name in names}
     return {"statistics": found.statistics, **columns}
 

@@ -52,7 +52,8 @@ def _refuse_changed(path: Path, there: bytes, body: bytes) -> None:
         if before.get(suite) != after.get(suite):
             raise IntegrityError(
                 f"{path} expects other rows of suite {suite} than this configuration, and the suite has been "
-                "begun: go back to it, or give the new grid a name of its own with study.name=NAME"
+                f"begun: go back to it, move {path.parent / suite} away, or give the new grid a name of its "
+                "own with study.name=NAME"
             )
 
 

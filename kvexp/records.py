@@ -32,6 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float64 column ho
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Radius = Annotated[float, msgspec.Meta(ge=0)]
+Size = Annotated[float, msgspec.Meta(ge=0, le=1e30)]  # squares and sums of it stay within the floats
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
 SIGNALS = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
 
@@ -203,19 +204,19 @@ class Cell(Record, frozen=True, kw_only=True, tag="cell/1"):
     head: Count  # query head
     score: Id  # what the inclusion probabilities and top-k are made from
     evictable: Count  # tokens in the cache when eviction happened
-    expected_kept: Radius  # sum of pi of the KV head; the budget, unless the allocation under-spends
+    expected_kept: Size  # sum of pi of the KV head; the budget, unless the allocation under-spends
     kept: Count  # tokens that the Poisson draw kept, KV head
     tail_kept: Count  # of these, tokens that could have been evicted (pi < 1)
     uniform_kept: Count  # tokens that the uniform draw kept, KV head
-    norm: Radius  # |y|
-    estimate_norm: Radius  # |y^| of Poisson with the Hajek offset
-    hajek: Radius  # error of Poisson with the offset
-    no_offset: Radius  # error of the same draw without the offset
-    topk: Radius  # error of the highest scores at the same budget
-    uniform: Radius  # error of a uniform draw of the same expected size, with the offset
-    variance: Radius  # V of Theorem 2
-    largest: Radius  # b of eq. (4), the root of V's largest term
-    certificate: Radius  # eq. (4)
+    norm: Size  # |y|
+    estimate_norm: Size  # |y^| of Poisson with the Hajek offset
+    hajek: Size  # error of Poisson with the offset
+    no_offset: Size  # error of the same draw without the offset
+    topk: Size  # error of the highest scores at the same budget
+    uniform: Size  # error of a uniform draw of the same expected size, with the offset
+    variance: Size  # V of Theorem 2
+    largest: Size  # b of eq. (4), the root of V's largest term
+    certificate: Size  # eq. (4)
     covered: bool  # |y^ - y| <= certificate * (|y^| + floor)
     rare_attention: Share  # attention over the whole cache that falls on tokens with pi < 1e-3
 
@@ -255,9 +256,11 @@ class World(Record, frozen=True, kw_only=True, tag="world/1"):
     layer: Count
     score: Id  # of both top-k and Poisson; the rotation's reads value norms
     statistics: Digest  # sha256 of the bytes of everything that top-k can compute online
-    topk: list[Radius]  # true errors
-    hajek: list[Radius]
-    certificate: list[Radius]
+    norm: list[Size]  # |y| in this world
+    estimate_norm: list[Size]
+    topk: list[Size]  # true errors
+    hajek: list[Size]
+    certificate: list[Size]
     covered: list[bool]
 
     @property

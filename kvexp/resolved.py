@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from kvexp.config import ArmConf, ArmGrid, AttentionConf, ModelConf, SuiteBase, TaskConf, is_folder
+from kvexp.errors import ConfigError
 from kvexp.places import places
 from kvexp.prompting import Rendering
 from kvexp.records import CHANGES, Expected, ExpectedCells, Record
@@ -135,6 +136,14 @@ class AttentionShard(Shard):
     @property
     def rendering(self) -> Rendering:
         return Rendering(self.attention.chat, self.context_tokens)
+
+    def check_heads(self, layers: int, query_heads: int) -> None:
+        """Raises ConfigError if the model has other layers and heads than its file in conf says."""
+        if (layers, query_heads) != (self.layers, self.query_heads):
+            raise ConfigError(
+                f"conf/model/{self.model.name}.yaml says {self.layers} layers and {self.query_heads} query "
+                f"heads, but the model has {layers} and {query_heads}"
+            )
 
     def resolved(self) -> dict[str, Any]:
         plain = super().resolved()

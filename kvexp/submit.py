@@ -3,13 +3,13 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvexp import launch
 from kvexp.compose import Selection
@@ -17,6 +17,7 @@ from kvexp.config import ModelConf
 from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.prepare import write_examples, write_grid
+from kvexp.progress import Work
 from kvexp.shard_log import check_closed
 from kvexp.terminal import printable
 
@@ -40,15 +41,17 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     )
     if not todo:
         return 0
-    for model in {shard.model.name: shard.model for shard in todo}.values():
-        launch.model_source(model)  # converts the embedded model once, before the workers ask for it
+    for shard in {shard.model.name: shard for shard in todo}.values():
+        launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
+    launch.check_heads(todo)
     jobs = launch.jobs(root, results, todo, selection.cluster)
     if selection.cluster.executor == "debug":
         events: Iterator[Outcome | None] = launch.run_here(jobs)
     else:
         logs = root / "slurm" / "logs" / selection.study.name
         events = launch.run_local(jobs, logs, selection.cluster)
-    return _watch(events, jobs, results, console)
+    logs_of = [launch.folder_of(results, s) / s.log for s in todo]
+    return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
 
 
 def _tokenizers(selection: Selection) -> Any:
@@ -64,15 +67,11 @@ def _tokenizers(selection: Selection) -> Any:
     return load
 
 
-def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path, console: Console) -> int:
-    todo = [job.shard for job in jobs]
-    count = RowCount([launch.folder_of(results, s) / s.log for s in todo])
-    before, total = count(), sum(s.n_rows for s in todo)
+def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, console: Console) -> int:
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rows, ETA"),
+        TextColumn("{task.fields[rows]:,}/{task.fields[of]:,} rows, ETA"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
@@ -82,10 +81,10 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path
     started = told = time.monotonic()
     try:
         with closing(events), progress:  # type: ignore[type-var]
-            bar = progress.add_task("running", total=total, completed=before)
+            bar = progress.add_task("running", total=1.0, rows=work.rows, of=work.total)
             for event in events:
-                done = min(count(), total)
-                progress.update(bar, completed=done)
+                work.update()
+                progress.update(bar, completed=work.share, rows=work.rows)
                 if event is not None:
                     whole += event.error is None
                     worst = max(worst, event.exit_code)
@@ -94,33 +93,9 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], results: Path
                 now = time.monotonic()
                 if not console.is_terminal and (event is not None or now - told > PLAIN_SECONDS):
                     told = now
-                    console.print(_plain_line(done, before, total, now - started))
+                    console.print(work.line(now - started))
     except KeyboardInterrupt:
         console.print("the workers are stopped")
         raise
-    console.print(f"{whole} of {len(todo)} shards completed in {(time.monotonic() - started) / 60:.1f} min")
+    console.print(f"{whole} of {len(jobs)} shards completed in {(time.monotonic() - started) / 60:.1f} min")
     return worst
-
-
-class RowCount:
-    """Rows in growing logs, failed ones included; nothing is read twice."""
-
-    def __init__(self, logs: list[Path]) -> None:
-        self._seen = {path: (0, 0) for path in logs}  # bytes read, rows in them
-
-    def __call__(self) -> int:
-        """All rows that are there now."""
-        for path, (position, rows) in self._seen.items():
-            if not path.is_file():
-                continue
-            with suppress(OSError), path.open("rb") as file:
-                file.seek(position)
-                new = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-                self._seen[path] = (file.tell(), rows + new)
-        return sum(rows for _, rows in self._seen.values())
-
-
-def _plain_line(done: int, before: int, total: int, seconds: float) -> str:
-    rate = (done - before) / seconds if seconds > 0 else 0
-    eta = f"{(total - done) / rate / 60:.1f} min" if rate > 0 else "unknown"
-    return f"{done:,} of {total:,} rows, ETA {eta}"

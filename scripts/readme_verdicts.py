@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- made by scripts/readme_verdicts.py -->", "<!-- end -->"
+BEGIN, END = "<!-- made by scripts/readme_verdicts.py: {} -->", "<!-- end -->"
 QUESTIONS = {"own_failure": "own failure", "induced_failure": "induced failure", "attribution": "attribution"}
 
 
@@ -80,12 +80,17 @@ def main() -> int:
     verdicts = json.loads((ROOT / "results/embedded/verdicts.json").read_text())
     readme = ROOT / "README.md"
     before = readme.read_text()
-    tables = [[*verdict_rows(verdicts), "", *panel_rows(verdicts)], list(attention_rows(verdicts))]
-    head, *rests = before.split(BEGIN)
-    after = head
-    for rest, lines in zip(rests, tables, strict=True):
+    tables = {
+        "verdicts": verdict_rows(verdicts),
+        "signals": panel_rows(verdicts),
+        "attention": attention_rows(verdicts),
+    }
+    after = before
+    for name, lines in tables.items():
+        begin = BEGIN.format(name)
+        head, rest = after.split(begin)
         body = "\n".join(lines)
-        after += f"{BEGIN}\n\n{body}\n\n{END}{rest.split(END)[1]}"
+        after = f"{head}{begin}\n\n{body}\n\n{END}{rest.split(END, 1)[1]}"
     if "--check" in sys.argv[1:]:
         return int(after != before)
     readme.write_text(after)

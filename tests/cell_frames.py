@@ -102,6 +102,7 @@ def study(cells, worlds=None, *, problems=(), absences=None):
         worlds=cells.iloc[:0].assign(change="") if worlds is None else worlds,
         problems=tuple(problems),
         absences=absences or {},
+        delta=0.1,
     )
 
 

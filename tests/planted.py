@@ -65,6 +65,7 @@ ABSENT = {
 }
 DIGEST = "0" * 64
 DELTA, FLOOR = 0.1, 1e-9  # of the certificate
+PROTOCOL = {"delta": DELTA, "norm_floor": FLOOR, "sinks": 4, "recent": 32}
 
 
 def plan(
@@ -218,9 +219,12 @@ class Heads:
         """Norms, errors and certificate of one cell, `covered` included."""
         prompt, here = key[:4], tuple(key)
         spread = 0.5 * _normal(self.seed, "prompt", *prompt) + _normal(self.seed, "cell", *here)
-        hajek = _written(0.05 + 0.05 * math.exp(spread) / math.sqrt(key.budget))
+        much = 0.05 + 0.05 * math.exp(spread) / math.sqrt(key.budget)
+        hajek = _written(much / (1 + much / 1.5))  # an estimate is not far off and small at once
         norm = _written(1.0 + _uniform(self.seed, "norm", *here))
-        estimate_norm = _written(norm * (1 + 0.1 * _normal(self.seed, "estimate", *here) / 6))
+        # No further from the norm than the error is, as the triangle inequality has it.
+        apart = min(hajek, 0.5) * (1.8 * _uniform(self.seed, "estimate", *here) - 0.9)
+        estimate_norm = _written(norm * (1 + apart))
         luck, much = (_uniform(self.seed, name, *here) for name in ("covered", "ratio"))
         is_covered = luck < self.coverage(key.budget)
         ratio = 0.2 + 0.7 * much if is_covered else 1.1 + much
@@ -289,11 +293,12 @@ def _write_cells(
     for (suite, shard_id), here in order(list(shards.items())):
         shard = folder / suite / shard_id
         shard.mkdir(parents=True)
+        worlds = max(prompt.worlds for prompt in grid if prompt.suite == suite)
         # The code that measures cells is not that which makes generations.
-        first = attempt(shard_id, config=resolved_cells(here), protocol_digest="4" * 64)
+        first = attempt(shard_id, config=resolved_cells(here, worlds), protocol_digest="4" * 64)
         (shard / "attempt-001.json").write_bytes(records.encode(first))
         rows: list[Any] = [cell(prompt, key, heads(key)) for prompt in here for key in prompt.cell_keys()]
-        rows += [layer_of_world(prompt, key) for prompt in here for key in prompt.world_keys()]
+        rows += [layer_of_world(prompt, key, heads) for prompt in here for key in prompt.world_keys()]
         (shard / "cells.jsonl").write_bytes(lines(order(rows)))
         close(shard)
 
@@ -315,27 +320,49 @@ def cell(prompt: ExpectedCells, key: CellKey, told: dict[str, Any]) -> Cell:
     )
 
 
-def layer_of_world(prompt: ExpectedCells, key: WorldKey) -> records.World:
-    """A layer of a world: top-k sees nothing of it, and its error moves."""
-    heads = [_uniform(*key, head) for head in range(prompt.heads)]
+def layer_of_world(
+    prompt: ExpectedCells, key: WorldKey, heads: Callable[[CellKey], dict[str, Any]]
+) -> records.World:
+    """A layer of a world: top-k sees nothing of it, and its error moves; an unpermuted one is the cells'."""
+    budget, offset = _world_budget(prompt), prompt.offsets[0]
+    places = [CellKey(*key[:4], budget, 0, offset, key.layer, head) for head in range(prompt.heads)]
+    if key.change == "permutation" and not key.world:
+        told = [heads(place) for place in places]
+    else:
+        told = [_changed(key, head) for head in range(prompt.heads)]
+    names = ("norm", "estimate_norm", "topk", "hajek", "certificate", "covered")
     return records.World(
         **key._asdict(),
         attempt=1,
         shard_id=prompt.shard_id,
-        budget=prompt.budgets[0],
+        budget=budget,
         seed=0,
-        offset=prompt.offsets[0],
+        offset=offset,
         score="window" if key.change == "permutation" else "value_weighted",
         statistics=hashlib.sha256(f"{key[:5]} {key.layer}".encode()).hexdigest(),
-        topk=[_written(0.01 + value) for value in heads],
-        hajek=[_written(0.1 * value) for value in heads],
-        certificate=[_written(0.3 * value) for value in heads],
-        covered=[True] * prompt.heads,
+        **{name: [one[name] for one in told] for name in names},
     )
 
 
-def resolved_cells(here: list[ExpectedCells]) -> dict[str, Any]:
-    """A shard of an attention suite that expects these prompts."""
+def _changed(key: WorldKey, head: int) -> dict[str, Any]:
+    value = _uniform(*key, head)
+    hajek = _written(0.1 * value)
+    return {
+        "norm": 1.0,
+        "estimate_norm": _written(1 + hajek / 2),
+        "topk": _written(0.01 + value),
+        "hajek": hajek,
+        "certificate": _written(0.3 * value),
+        "covered": True,
+    }
+
+
+def _world_budget(prompt: ExpectedCells) -> float:
+    return prompt.budgets[min(1, len(prompt.budgets) - 1)]
+
+
+def resolved_cells(here: list[ExpectedCells], worlds: int | None = None) -> dict[str, Any]:
+    """A shard of an attention suite that expects these prompts; `worlds` of those that have any."""
     first = here[0]
     return {
         "version": 1,
@@ -344,12 +371,18 @@ def resolved_cells(here: list[ExpectedCells]) -> dict[str, Any]:
         "layers": first.layers,
         "query_heads": first.heads,
         "task": {"name": first.task},
-        "protocol": {"delta": DELTA, "norm_floor": FLOOR},
+        "protocol": PROTOCOL,
         "attention": {
             "budgets": first.budgets,
             "seeds": first.seeds,
             "query_offsets": first.offsets,
-            "worlds": max([prompt.worlds for prompt in here]),
+            "worlds": max(prompt.worlds for prompt in here) if worlds is None else worlds,
+            "world_budget": _world_budget(first),
+            "score": "window",
+            "score_params": {},
+            "rotation_score": "value_weighted",
+            "rotation_score_params": {},
+            "design_params": {},
         },
         "example_ids": [prompt.example_id for prompt in here],
         "world_ids": [prompt.example_id for prompt in here if prompt.worlds],
@@ -406,6 +439,7 @@ def resolved(rows: Iterable[Expected]) -> dict[str, Any]:
     places = dict.fromkeys((row.arm, row.condition, row.budget, row.seed) for row in rows)
     return {
         "version": 1,
+        "protocol": PROTOCOL,
         "example_ids": list(dict.fromkeys(row.example_id for row in rows)),
         "arms": [
             [

@@ -303,13 +303,12 @@ def submitted(root, *overrides):
     return code, said.getvalue()
 
 
-def test_submit_says_in_a_sentence_that_the_model_has_other_heads(tmp_path, tiny_folder, capsys):
+def test_other_heads_than_the_models_are_told_before_anything_is_begun(tmp_path, tiny_folder):
     root = make(tmp_path / "project", tiny_folder, layers=2)
-    code, _ = submitted(root, "suite=cells", "suite.cells.shard_examples=3")
-    assert code == 2
-    assert project.one_sentence(capsys.readouterr().err) == (
-        "kvexp: conf/model/tiny.yaml says 2 layers and 6 query heads, but the model has 3 and 6"
-    )
+    message = r"^conf/model/tiny.yaml says 2 layers and 6 query heads, but the model has 3 and 6$"
+    with pytest.raises(ConfigError, match=message):
+        submitted(root, "suite=cells", "suite.cells.shard_examples=3")
+    assert not list(project.results(root).glob("*/*/attempt-*"))
 
 
 def test_submit_runs_an_attention_suite_beside_generations_once(tmp_path, tiny_folder):

@@ -30,7 +30,7 @@ def written(folder):
 def test_the_logs_give_the_committed_verdicts_tables_and_figures_byte_for_byte(again):
     now, then = written(again), written(RESULTS)
     assert now.keys() == then.keys()
-    assert len(now) == 2 + 18 + 6
+    assert len(now) == 2 + 20 + 6
     assert [name for name in now if now[name] != then[name]] == []
 
 

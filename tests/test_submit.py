@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub
@@ -15,9 +16,10 @@ from transformers import GPT2Config
 
 from kvexp import answering
 from kvexp.cli import main
+from kvexp.config import ClusterConf, Rate
 from kvexp.launch import load_model
+from kvexp.progress import RowCount, Work
 from kvexp.shard_log import FOOTER, GENERATIONS
-from kvexp.submit import RowCount
 from tests import project, tiny
 from tests.project import results
 from tests.test_shard_log import small_disk
@@ -331,13 +333,29 @@ def test_an_error_with_markup_or_escapes_is_printed_inert(command, root):
 def test_rows_are_counted_as_they_grow(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     count = RowCount([one, two])
-    assert count() == 0
+    assert count() == [0, 0]
     one.write_bytes(b"a\nb\ntor")
-    assert count() == 2
+    assert count() == [2, 0]
     two.write_bytes(b"c\n")
     with one.open("ab") as file:
         file.write(b"n\nd\n")
-    assert count() == 5
+    assert count() == [4, 1]
+
+
+def test_the_time_left_is_told_by_expected_minutes_and_not_by_rows(root, tmp_path):
+    """Ten rows of the slow shard are worth more than ten of the fast one, though both have as many."""
+    slow, fast = project.made(root)
+    slow = replace(slow, context_tokens=10 * fast.context_tokens)
+    cluster = ClusterConf(name="c", executor="debug", rates={"tiny": Rate(100.0, 1e9)})
+    logs = [tmp_path / "slow", tmp_path / "fast"]
+    work = Work([slow, fast], logs, cluster)
+    assert work.line(60) == f"0 of {2 * project.ROWS} rows, ETA unknown"
+    logs[1].write_bytes(b"x\n" * project.ROWS)
+    work.update()
+    assert work.share == pytest.approx(1 / 11)
+    assert work.line(60) == f"{project.ROWS} of {2 * project.ROWS} rows, ETA 10.0 min"
+    unknown = Work([slow, fast], logs, replace(cluster, rates={}))
+    assert unknown.share == 0.5
 
 
 # Real worker processes --------------------------------------------------------------------------

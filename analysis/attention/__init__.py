@@ -1,7 +1,7 @@
 """Attention suites described: true error beside certificate, cell by cell. No verdict reads any of it.
 
 `describe` finds the suites; one file for each table: `budgets` and `within`, `errors`, `calibration`,
-`layers`, `rare`, `deployed`, `demonstration`.
+`layers`, `heads`, `rare`, `deployed`, `demonstration`.
 """
 
 from analysis.attention.describe import Attention, describe

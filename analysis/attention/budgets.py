@@ -26,7 +26,7 @@ class ByBudget:
         hajek: median error of Poisson with the offset; likewise `no_offset`, `topk`, `uniform`.
         lost: (no_offset - hajek) / (topk - hajek) of the medians, the share of Poisson's gain over top-k
             that goes without the offset; above 1 nothing is left of it.
-        spent: mean of expected_kept / (budget * evictable).
+        spent: mean of expected_kept / (budget * evictable); None where that leaves the floats.
         silent: share of cells with variance 0 although tokens were evicted.
     """
 
@@ -41,7 +41,7 @@ class ByBudget:
     topk: Estimate
     uniform: Estimate
     lost: Estimate
-    spent: float
+    spent: float | None
     silent: float
 
 
@@ -77,5 +77,6 @@ def _lost(data: CellData, no_offset: Statistic, topk: Statistic, hajek: Statisti
     return data.estimate(statistics.ratio(statistics.difference(no_offset, hajek), gain))
 
 
-def _spent(rows: pd.DataFrame) -> float:
-    return float(np.mean(rows["expected_kept"] / (rows["budget"] * rows["evictable"])))
+def _spent(rows: pd.DataFrame) -> float | None:
+    share = float((rows["expected_kept"] / (rows["budget"] * rows["evictable"])).mean())
+    return share if np.isfinite(share) else None

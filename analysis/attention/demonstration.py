@@ -1,6 +1,6 @@
 """The impossibility demonstration: what top-k can compute online does not move while its true error does."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ class WorldRow:
     topk: float  # mean error of top-k
 
     @property
-    def is_warned(self) -> bool:
+    def certificate_exceeds(self) -> bool:
         """Whether the mean certificate exceeds the mean error."""
         return self.certificate > self.hajek
 
@@ -41,14 +41,16 @@ class Demonstration:
         prompts: prompts that carry the demonstration.
         identical: (prompt, layer) pairs whose online statistics of top-k are the same bytes in all worlds.
         compared: (prompt, layer) pairs.
-        cells: (prompt, layer, head); those below are over the changed worlds only.
+        cells: (prompt, layer, head); what follows is over the changed worlds only. A quotient that does not
+            exist, of an error of 0 or next to it, is left out; a number is None where no cell has one.
         smallest: top-k error of any cell in any world.
         largest: likewise.
-        median_ratio: over cells of largest / smallest error; None where no cell has one.
-        largest_ratio: likewise.
-        without_ratio: cells whose smallest error is 0.
-        median_rise: over cells of largest error / error in the unchanged world; None where no cell has one.
+        median_span: over cells of largest / smallest error.
+        largest_span: likewise.
+        without_span: cells without one.
+        median_rise: over cells of the largest error of the worlds / error in the unchanged world.
         largest_rise: likewise.
+        median_mean_rise: over cells of the mean error of the worlds / error in the unchanged world.
         worlds: numbers by world.
     """
 
@@ -62,11 +64,12 @@ class Demonstration:
     cells: int
     smallest: float
     largest: float
-    median_ratio: float | None
-    largest_ratio: float | None
-    without_ratio: int
+    median_span: float | None
+    largest_span: float | None
+    without_span: int
     median_rise: float | None
     largest_rise: float | None
+    median_mean_rise: float | None
     worlds: tuple[WorldRow, ...]
 
 
@@ -75,8 +78,8 @@ def demonstrations(data: CellData) -> Iterator[Demonstration]:
     for change, rows in data.rows.groupby("change", observed=True, sort=True):
         same = rows.groupby([*PROMPT, "layer"], observed=True)["statistics"].nunique(dropna=False) == 1
         found = ranges(rows)
-        low, high, unchanged = found.to_numpy(np.float64).T
-        ratios, rises = _over(high, low), _over(high, unchanged)
+        low, high, mean, unchanged = found.to_numpy(np.float64).T
+        spans, rises, mean_rises = _over(high, low), _over(high, unchanged), _over(mean, unchanged)
         budgets = rows["budget"].unique()
         yield Demonstration(
             change=str(change),
@@ -89,28 +92,35 @@ def demonstrations(data: CellData) -> Iterator[Demonstration]:
             cells=len(found),
             smallest=float(low.min()),
             largest=float(high.max()),
-            median_ratio=float(np.median(ratios)) if len(ratios) else None,
-            largest_ratio=float(ratios.max()) if len(ratios) else None,
-            without_ratio=int((low == 0).sum()),
-            median_rise=float(np.median(rises)) if len(rises) else None,
-            largest_rise=float(rises.max()) if len(rises) else None,
+            median_span=_of(np.median, spans),
+            largest_span=_of(np.max, spans),
+            without_span=len(found) - len(spans),
+            median_rise=_of(np.median, rises),
+            largest_rise=_of(np.max, rises),
+            median_mean_rise=_of(np.median, mean_rises),
             worlds=tuple(_worlds(data, rows)),
         )
 
 
 def ranges(rows: pd.DataFrame) -> pd.DataFrame:
-    """Top-k error of each cell: `low` and `high`, the ends over the changed worlds, and `unchanged`."""
+    """Top-k error of each cell: `low`, `high` and `mean` over the changed worlds, and `unchanged`."""
     changed, world_0 = (
         here.groupby([*PROMPT, "layer", "head"], observed=True, sort=True)["topk"]
         for here in (rows[rows["world"] > 0], rows[rows["world"] == 0])
     )
-    found = {"low": changed.min(), "high": changed.max(), "unchanged": world_0.min()}
+    found = {"low": changed.min(), "high": changed.max(), "mean": changed.mean(), "unchanged": world_0.min()}
     return pd.DataFrame(found).reset_index(drop=True)
 
 
 def _over(high: Floats, low: Floats) -> Floats:
-    """Quotients where there is one."""
-    return high[low > 0] / low[low > 0]
+    """Quotients where there is one; next to 0 it leaves the floats."""
+    with np.errstate(all="ignore"):
+        found = high / low
+    return found[np.isfinite(found)]
+
+
+def _of(number: Callable[[Floats], np.float64], values: Floats) -> float | None:
+    return float(number(values)) if len(values) else None
 
 
 def _worlds(data: CellData, rows: pd.DataFrame) -> Iterator[WorldRow]:

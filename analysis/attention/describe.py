@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from analysis.attention.budgets import ByBudget, by_budget
@@ -11,6 +12,7 @@ from analysis.attention.calibration import Calibrated, calibration
 from analysis.attention.demonstration import Demonstration, demonstrations
 from analysis.attention.deployed import Deployed, deployed
 from analysis.attention.errors import Spread, spreads
+from analysis.attention.heads import Heads, by_head
 from analysis.attention.layers import Layer, by_layer
 from analysis.attention.rare import Rare, by_rare_attention
 from analysis.cells import CellData
@@ -32,6 +34,7 @@ class Attention:
         scores: what pi and top-k are made from, sorted; empty where nothing is present.
         prompts: clusters of every interval.
         cells: expected ones.
+        promised: 1 - delta, the coverage that the certificate is made for; None if no attempt says it.
         undefined: why there are no numbers; empty if there are. Numbers of a part are never shown.
         frame: the cells that figures show single values of; empty without numbers.
         worlds: likewise the worlds.
@@ -44,11 +47,13 @@ class Attention:
     scores: tuple[str, ...]
     prompts: int
     cells: int
+    promised: float | None = None
     undefined: str = ""
     budgets: tuple[ByBudget, ...] = ()
     errors: tuple[Spread, ...] = ()
     calibration: tuple[Calibrated, ...] = ()
     layers: tuple[Layer, ...] = ()
+    heads: tuple[Heads, ...] = ()
     rare: tuple[Rare, ...] = ()
     deployed: tuple[Deployed, ...] = ()
     demonstrations: tuple[Demonstration, ...] = ()
@@ -81,16 +86,22 @@ def _suite(study: Study, registered: Registered | None, suite: str) -> Iterator[
             scores=_names(here, "score"),
             prompts=len(here[["task", "example_id"]].drop_duplicates()),
             cells=len(here),
+            promised=None if study.delta is None else 1 - study.delta,
             undefined=_reason(study, here, changed) if registered else "no registration keys the suite",
         )
         if registered is None or one.undefined:
             yield one
         else:
-            yield _with_numbers(one, registered, here, changed)
+            with np.errstate(all="ignore"):  # what leaves the floats is undefined, with a reason
+                yield _with_numbers(one, registered, here, changed, study.delta)
 
 
 def _with_numbers(
-    one: Attention, registered: Registered, cells: pd.DataFrame, worlds: pd.DataFrame
+    one: Attention,
+    registered: Registered,
+    cells: pd.DataFrame,
+    worlds: pd.DataFrame,
+    delta: float | None,
 ) -> Attention:
     data_of = partial(
         CellData,
@@ -105,6 +116,7 @@ def _with_numbers(
         errors=tuple(spreads(data)),
         calibration=tuple(calibration(data)),
         layers=tuple(by_layer(data)),
+        heads=tuple(by_head(data, delta)),
         rare=tuple(by_rare_attention(data)),
         deployed=tuple(deployed(cells, data_of)),
         demonstrations=tuple(demonstrations(data_of(worlds))) if len(worlds) else (),

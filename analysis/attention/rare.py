@@ -12,7 +12,7 @@ import numpy as np
 from analysis.cells import CellData
 from analysis.statistics import Estimate
 
-EDGES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0)
+EDGES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 
 
 @dataclass(frozen=True)

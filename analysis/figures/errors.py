@@ -5,7 +5,7 @@ from matplotlib.patches import Patch
 
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
-from analysis.figures.style import INK, NAVY, ORANGE, SKY, figure, grid, percent, plain_log
+from analysis.figures.style import INK, NAVY, ORANGE, SKY, TINY, figure, grid, percent, plain_log
 from analysis.tables.base import digits
 
 COLOURS = {"hajek": NAVY, "topk": ORANGE, "no_offset": SKY, "uniform": "#efefef"}
@@ -21,7 +21,7 @@ def errors(one: Attention) -> Figure:
     axes.set_yscale("log")
     names = list(ESTIMATORS)
     budgets = list(dict.fromkeys(row.budget for row in one.errors))
-    smallest = min((row.q05 for row in one.errors if row.q05 > 0), default=1e-9)
+    smallest = min((row.q05 for row in one.errors if row.q05 > TINY), default=1e-9)
     for row in one.errors:
         place = budgets.index(row.budget) * (len(names) + 1) + names.index(row.estimator) * STEP
         ends = [max(value, smallest) for value in (row.q05, row.q25, row.q50, row.q75, row.q95)]

@@ -5,7 +5,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.attention import Attention
-from analysis.figures.style import SERIES, coverage_limits, figure, grid, percent, percent_axis, plain_log
+from analysis.figures.style import (
+    SERIES,
+    TINY,
+    coverage_limits,
+    figure,
+    grid,
+    percent,
+    percent_axis,
+    plain_log,
+)
 
 
 def layers(one: Attention) -> Figure:
@@ -22,9 +31,9 @@ def layers(one: Attention) -> Figure:
         median = np.array([row.hajek.value for row in rows], np.float64)
         look = {"color": colour, "marker": marker, "label": f"budget {percent(budget)}"}
         top.plot(at, coverage, **look)
-        bottom.plot(at, np.where(median > 0, median, np.nan), **look)
+        bottom.plot(at, np.where(median > TINY, median, np.nan), **look)
         covered += coverage.tolist()
-        medians += median[median > 0].tolist()
+        medians += median[median > TINY].tolist()
     top.set_ylim(*coverage_limits(covered))
     percent_axis(top.yaxis)
     top.set_ylabel("covered cells")

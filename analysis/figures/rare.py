@@ -28,7 +28,10 @@ def rare(one: Attention) -> Figure:
         panel.errorbar(value, heights, xerr=spread, color=NAVY, marker="o", linestyle="none", elinewidth=1.4)
         for row, height in zip(rows, heights, strict=True):
             if row.coverage.value is None:
-                panel.text(low, height, "  no cells", va="center", fontsize=7.5, color="#505050")
+                middle = (low + high) / 2
+                panel.text(
+                    middle, height, "no cells", ha="center", va="center", fontsize=7.5, color="#505050"
+                )
             panel.text(count_at, height, f"{row.cells:,}", va="center", fontsize=7.5, color="#505050")
         panel.text(count_at, -0.85, "cells", va="center", fontsize=7.5, color="#505050")
         panel.set_title(f"budget {percent(budget)}")
@@ -46,7 +49,9 @@ def rare(one: Attention) -> Figure:
 
 def _bin(low: float, high: float) -> str:
     if low == 0:
-        return f"below {percent(high)}"
-    if high == 1:
-        return f"{percent(low)} and more"
-    return f"{100 * low:g} to {percent(high)}"
+        return f"below {_edge(high)}"
+    return f"{_edge(low)} and more" if high == 1 else f"{_edge(low)} to {_edge(high)}"
+
+
+def _edge(share: float) -> str:
+    return f"{share:g}" if share >= 1e-3 else f"{share:.0e}".replace("e-0", "e-")

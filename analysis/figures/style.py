@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 COLUMNS = 3  # panels in a row
+TINY = 1e-30  # an error below it is 0 to a log axis, which has no place for either
 # Colours that differ for colour-blind eyes and in grey (Okabe and Ito, darkened where they are lines).
 NAVY, ORANGE, SKY, GREY, INK = "#1f3b73", "#d55e00", "#56b4e9", "#b4b4b4", "#262626"
 SERIES = ((NAVY, "o"), (ORANGE, "s"), (SKY, "^"), (INK, "D"), ("#009e73", "v"), ("#cc79a7", "P"))

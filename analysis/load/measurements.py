@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.lines import Lines
-from analysis.load.plan import Level, Prompt, cell_disagreement, level
+from analysis.load.plan import Prompt, Settings, cell_disagreement, settings
 from analysis.load.prompts import Prompts, prompt_of
 from analysis.load.rows import cell_contradiction, world_contradiction
 from analysis.load.shard import CELLS, Log, Shard
@@ -37,7 +37,8 @@ NUMBERS = (
 )
 PLACE = ("budget", "seed", "offset")  # of a world; the same in all worlds of a prompt
 BY_HEAD = ("topk", "hajek", "certificate", "covered")
-_numbers_of, _place_of = attrgetter(*NUMBERS), attrgetter(*PLACE)
+SAID_TWICE = ("norm", "estimate_norm", *BY_HEAD)  # of a world and of the cells that it shows
+_numbers_of = attrgetter(*NUMBERS)
 
 
 class CellLog(Log[Cell | World]):
@@ -57,7 +58,7 @@ class CellLog(Log[Cell | World]):
     def __init__(self, prompts: Prompts) -> None:
         super().__init__()
         self._prompts = prompts
-        self._levels: dict[int, Level | None] = {}
+        self._settings: dict[int, Settings | None] = {}
         self._seen: set[tuple[type, int]] = set()
         self.cells, self.numbers = array("q"), array("d")
         self.scores: list[str] = []
@@ -74,25 +75,29 @@ class CellLog(Log[Cell | World]):
             yield f"{_describe(row)} was measured before"
         elif isinstance(row, Cell):
             self._seen.add((Cell, at))
-            if words := self._contradiction(row, attempt):
+            if words := self._contradiction(row, expected.heads, attempt):
                 yield f"{_describe(row)}: {words}"
             self._take_cell(line, row, at)
         else:
             self._seen.add((World, at))
-            if words := world_contradiction(row, expected.heads):
+            if words := self._contradiction(row, expected.heads, attempt):
                 yield f"{_describe(row)}: {words}"
             else:
-                self._take_world(line, row, at)
+                self.worlds.append((at, row))
 
     def forget(self) -> None:
         super().forget()
         del self.cells[:], self.numbers[:], self.scores[:], self.worlds[:]
 
-    def _contradiction(self, cell: Cell, attempt: Attempt) -> str:
-        if attempt.number not in self._levels:
-            self._levels[attempt.number] = level(attempt)
-        constants = self._levels[attempt.number]
-        return "" if constants is None else cell_contradiction(cell, constants)
+    def _contradiction(self, row: Cell | World, heads: int, attempt: Attempt) -> str:
+        if attempt.number not in self._settings:
+            self._settings[attempt.number] = settings(attempt)
+        found = self._settings[attempt.number]
+        if found is None:  # which is named with the attempt
+            return ""
+        if isinstance(row, Cell):
+            return cell_contradiction(row, found)
+        return world_contradiction(row, heads, found)
 
     def _take_cell(self, line: int, cell: Cell, at: int) -> None:
         self.cells.append(at)
@@ -100,15 +105,8 @@ class CellLog(Log[Cell | World]):
         self.scores.append(sys.intern(cell.score))
         words = f"cells of task {cell.task} carry different scores"
         self.stated.setdefault((words, f"{cell.suite} {cell.task}", cell.score), line)
-
-    def _take_world(self, line: int, world: World, at: int) -> None:
-        self.worlds.append((at, world))
-        demonstration = f"{' '.join(prompt_of(world))} {world.change}"
-        words = f"worlds of one {world.change} carry different scores"
-        self.stated.setdefault((words, demonstration, world.score), line)
-        words = f"worlds of one {world.change} have another budget, seed or offset"
-        place = " ".join(f"{value:g}" for value in _place_of(world))
-        self.stated.setdefault((words, demonstration, place), line)
+        words = "cells of one prompt had different numbers of tokens to evict from"
+        self.stated.setdefault((words, " ".join(prompt_of(cell)), str(cell.evictable)), line)
 
 
 @dataclass
@@ -165,8 +163,21 @@ class Measurements:
             heads = slice(first, first + len(world.topk))
             for name in PLACE + BY_HEAD:
                 self._worlds[name][heads] = getattr(world, name)
+            if words := self._differs_from_cells(world):
+                shard.problems.append(f"{shard.path / CELLS}: {_describe(world)}: {words}")
             self._statistics[heads] = world.statistics
             self._world_score.set(heads, [world.score])
+
+    def _differs_from_cells(self, world: World) -> str:
+        """World 0 of the permutation is the world as it is: its numbers stand in the cells, too."""
+        first = self._prompts.cells_of(world)
+        if world.world or world.change != "permutation" or first is None:
+            return ""
+        heads = slice(first, first + len(world.topk))
+        if np.isnan(self._cells["norm"][heads]).any():  # missing, which is no contradiction
+            return ""
+        same = (np.array_equal(self._cells[name][heads], getattr(world, name)) for name in SAID_TWICE)
+        return "" if all(same) else "its numbers are not those of the cells that it shows unchanged"
 
     def cells(self) -> pd.DataFrame:
         """The expected cells with what was found (see `Study.cells`)."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from kvexp.records import Attempt, ExpectedCells
+from kvexp.records import Attempt, Count, ExpectedCells
 
 C = TypeVar("C", bound=msgspec.Struct)
 R = TypeVar("R")
@@ -40,10 +40,12 @@ class Prompt(NamedTuple):
 
 
 class Level(msgspec.Struct, frozen=True):
-    """The registered constants of the certificate."""
+    """The registered constants of the certificate, and the tokens that are never evicted."""
 
     delta: Annotated[float, msgspec.Meta(gt=0, lt=1)]
     norm_floor: Annotated[float, msgspec.Meta(ge=0)]
+    sinks: Count
+    recent: Count
 
 
 class _Named(msgspec.Struct):
@@ -63,11 +65,24 @@ class _Answers(msgspec.Struct):
     arms: list[tuple[_Named, _Places]]
 
 
-class _Attention(msgspec.Struct):
+class DesignParams(msgspec.Struct, frozen=True):
+    """How the design spends the budget; the defaults are those of Poisson."""
+
+    allocation: str = "iterated"
+    floor: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6  # smallest pi
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """What an attention suite measures, and by what scores."""
+
     budgets: list[float]
-    seeds: list[int]
-    query_offsets: list[int]
+    seeds: Annotated[list[int], msgspec.Meta(min_length=1)]
+    query_offsets: Annotated[list[int], msgspec.Meta(min_length=1)]
     worlds: int
+    world_budget: float
+    score: str
+    rotation_score: str
+    design_params: DesignParams = DesignParams()
 
 
 class _Cells(msgspec.Struct):
@@ -76,7 +91,7 @@ class _Cells(msgspec.Struct):
     suite: str
     model: _Named
     task: _Named
-    attention: _Attention
+    attention: Attention
     protocol: Level
     example_ids: list[str]
     world_ids: list[str]
@@ -84,8 +99,11 @@ class _Cells(msgspec.Struct):
     query_heads: int
 
 
-class _Certified(msgspec.Struct):
+class Settings(msgspec.Struct, frozen=True):
+    """The part of a resolved attention shard that its rows must agree with."""
+
     protocol: Level
+    attention: Attention
 
 
 def disagreement(attempt: Attempt, grid: set[Row]) -> str:
@@ -98,10 +116,21 @@ def cell_disagreement(attempt: Attempt, grid: set[Prompt]) -> str:
     return _disagreement(attempt, grid, _Cells, _prompts, "no prompts and cells", "prompts")
 
 
-def level(attempt: Attempt) -> Level | None:
-    """The constants of the certificate; None if the config has none, which is a disagreement."""
+def common(attempt: Attempt) -> str:
+    """Digest of what all shards of one suite, model and task share: the config without its examples."""
+    own = ("chunk", "example_ids", "world_ids")
+    return _digest({name: value for name, value in attempt.config.items() if name not in own})
+
+
+def constants(attempt: Attempt) -> str:
+    """Digest of the protocol's constants, which all shards of a study share."""
+    return _digest({"protocol": attempt.config.get("protocol")})
+
+
+def settings(attempt: Attempt) -> Settings | None:
+    """What rows of an attention shard must agree with; None if the config lacks it, a disagreement."""
     try:
-        return msgspec.convert(attempt.config, _Certified).protocol
+        return msgspec.convert(attempt.config, Settings)
     except msgspec.ValidationError:
         return None
 

@@ -75,6 +75,16 @@ class Prompts:
         query = (budget * len(place.seeds) + seed) * len(place.offsets) + offset
         return place.first_cell + (query * layers + cell.layer) * heads + cell.head
 
+    def cells_of(self, world: World) -> int | None:
+        """The row at which the cells of a world's query and layer begin; None if they are not expected."""
+        place = self._places[prompt_of(world)]
+        budget, seed = place.budgets.get(world.budget), place.seeds.get(world.seed)
+        offset = place.offsets.get(world.offset)
+        if budget is None or seed is None or offset is None:
+            return None
+        query = (budget * len(place.seeds) + seed) * len(place.offsets) + offset
+        return place.first_cell + (query * place.expected.layers + world.layer) * place.expected.heads
+
     def world_at(self, world: World) -> int | None:
         """The row at which the heads of a world's layer begin; None if it is not expected."""
         place = self._places[prompt_of(world)]

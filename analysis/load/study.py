@@ -11,6 +11,7 @@ from analysis.load import answers, measurements
 from analysis.load.answers import Answers, GenerationLog
 from analysis.load.grid import ResultsError, read_grid
 from analysis.load.measurements import Measurements
+from analysis.load.plan import common, constants, settings
 from analysis.load.problems import Problem
 from analysis.load.prompts import Prompts
 from analysis.load.same import Same
@@ -42,6 +43,7 @@ class Study:
             covered (float64).
         absences: why rows of a (suite, shard) are missing, where the shard itself says so.
         problems: contradictions, sorted.
+        delta: of the certificate, as the attempts of attention suites say; None if none does.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Study:
     worlds: pd.DataFrame
     absences: Mapping[tuple[str, str], str]
     problems: tuple[Problem, ...]
+    delta: float | None = None
 
     @property
     def cell_suites(self) -> list[str]:
@@ -100,6 +103,7 @@ def load(folder: Path, owners: Mapping[str, str]) -> Study:
         reader.measurements.worlds(),
         reader.absences,
         tuple(sorted(named)),
+        reader.delta,
     )
 
 
@@ -111,6 +115,7 @@ class _Reader:
         self.same = Same()
         self.absences: dict[tuple[str, str], str] = {}
         self.problems: list[Problem] = []
+        self.delta: float | None = None
         self._owners = owners
         self._is_mixed = bool(answers.suites) and bool(measurements.suites)
 
@@ -121,6 +126,7 @@ class _Reader:
             shard = read_shard(path, cells)
             self._check(suite, shard, self.measurements.planned(suite, path.name), cells)
             self.measurements.fill(shard, cells)
+            self._note_delta(shard)
         else:
             generations = GenerationLog()
             shard = read_shard(path, generations)
@@ -128,6 +134,13 @@ class _Reader:
             self.answers.fill(suite, shard, generations)
         self.problems += _problems(suite, shard)
         self.absences[suite, path.name] = _absence(shard)
+
+    def _note_delta(self, shard: Shard) -> None:
+        """The first that is stated; another one is a problem of its own."""
+        for attempt in shard.attempts.values():
+            found = settings(attempt)
+            if self.delta is None and found is not None:
+                self.delta = found.protocol.delta
 
     def _has_cells(self, suite: str, path: Path) -> bool:
         """By the grid; a folder that it does not know is read as what it holds."""
@@ -198,6 +211,10 @@ def _state_attempts(
         same.state(words, owner, attempt.anchor, where, suite)
         words = "attempts were made by different code (protocol digest)"
         same.state(words, code[0], attempt.protocol_digest, where, code[1])
+        words = "attempts were made under different protocol constants"
+        same.state(words, "", constants(attempt), where)
+        words = "attempts of one suite, model and task were configured differently"
+        same.state(words, f"{suite} {attempt.shard_id.rsplit('.', 1)[0]}", common(attempt), where, suite)
         if not model:  # the grid does not know the shard, which is a problem of its own
             continue
         words = f"attempts on model {model} computed in different types"

@@ -1,9 +1,11 @@
 """The tables of an attention suite, and the one that sets a study's attention suites side by side."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
+from analysis.attention.heads import LEAST, LINE, Head, Heads, heads_of
 from analysis.tables.base import Column, Table, Value
 
 BUDGET = Column("budget", "budget")
@@ -12,19 +14,24 @@ SPEARMAN = Column("spearman", "Spearman", "share", is_estimate=True)
 RATIO = Column("ratio", "ratio", "number", is_estimate=True)
 RATIO_MEANS = "ratio: median certificate over median error of Poisson."
 COVERED_MEANS = "covered: share of cells whose true error is no larger than the certificate says."
+PROMISED = Column("promised", "promised", "share")
+OF_WORLDS = ("demonstration", "worlds")
 TALL = ("budgets", "demonstration")  # few rows of many columns
 SPENT_ALL = 0.99  # an allocation that spends this share of the budget is the iterated one
 
 
 def tables_of(one: Attention) -> list[Table]:
     """Every table of a suite; without rows, and with the reason, where the suite has no numbers."""
+    least = tuple(_head(of, row) for of in one.heads for row in of.least)
+    excerpts = {"heads": least}
     return [
-        _table(one, *parts)
+        replace(_table(one, *parts), excerpt=excerpts.get(parts[0]))
         for parts in (
             _budgets(one),
             _errors(one),
             _calibration(one),
             _layers(one),
+            _heads(one),
             _rare(one),
             _deployed(one),
         )
@@ -52,7 +59,7 @@ def ablations(suites: Iterable[Attention]) -> Table:
             one.name,
             " ".join(one.tasks),
             " ".join(one.scores),
-            "iterated" if row.spent >= SPENT_ALL else "single_clip",
+            _allocation(row.spent),
             row.budget,
             row.coverage,
             row.spearman,
@@ -72,6 +79,10 @@ def ablations(suites: Iterable[Attention]) -> Table:
     return Table("ablations", "Attention suites side by side", columns, rows, tuple(remarks))
 
 
+def _allocation(spent: float | None) -> Value:
+    return None if spent is None else "iterated" if spent >= SPENT_ALL else "single_clip"
+
+
 _Parts = tuple[str, str, tuple[Column, ...], list[tuple[Value, ...]], tuple[str, ...]]
 
 
@@ -84,7 +95,9 @@ def _table(
     remarks: tuple[str, ...],
 ) -> Table:
     scores = f", score {', '.join(one.scores)}" if one.scores else ""
-    about = f"{one.model}, {', '.join(one.tasks)}{scores}, {one.prompts} prompts"
+    about = f"{one.model}, {', '.join(one.tasks)}"
+    if what not in OF_WORLDS:  # which have scores and prompts of their own
+        about += f"{scores}, {one.prompts} prompts"
     if one.undefined:
         rows, remarks = [], (f"No numbers: {one.undefined}.",)
     title = f"{title}, {one.name} ({about})"
@@ -95,6 +108,7 @@ def _budgets(one: Attention) -> _Parts:
     columns = (
         BUDGET,
         Column("cells", "cells"),
+        PROMISED,
         COVERAGE,
         Column("spearman", "Spearman, all cells", "share", is_estimate=True),
         Column("spearman_within", "Spearman within heads", "share"),
@@ -110,6 +124,7 @@ def _budgets(one: Attention) -> _Parts:
         (
             row.budget,
             row.cells,
+            one.promised,
             row.coverage,
             row.spearman,
             row.within.median,
@@ -125,11 +140,13 @@ def _budgets(one: Attention) -> _Parts:
     ]
     remarks = (
         COVERED_MEANS,
+        "promised: 1 - delta, the coverage that the certificate is made for.",
         "Spearman: of certificate and error. Within heads: median over the (layer, head) of the model.",
         RATIO_MEANS,
         "error: median relative error of the attention output. Uniform draws have the offset too.",
         "lost: (no offset - Poisson) / (top-k - Poisson), what the offset is worth; above 1 no gain is left.",
-        "silent: variance 0 although tokens were evicted. Intervals resample prompts.",
+        "budget spent: mean of the expected number of kept tokens over what the budget allows.",
+        "silent cells: variance 0 although tokens were evicted. Intervals resample prompts.",
     )
     return "budgets", "Certificate and true error by budget", columns, rows, remarks
 
@@ -174,6 +191,39 @@ def _layers(one: Attention) -> _Parts:
         (row.budget, row.layer, row.coverage, row.hajek, row.certificate) for row in one.layers
     ]
     return "layers", "Coverage and error by layer", columns, rows, (COVERED_MEANS,)
+
+
+def _heads(one: Attention) -> _Parts:
+    columns = (
+        BUDGET,
+        Column("layer", "layer"),
+        Column("head", "head"),
+        Column("cells", "cells"),
+        Column("coverage", "covered", "share"),
+        Column("hajek", "median error", "number"),
+        Column("certificate", "median certificate", "number"),
+    )
+    rows = [_head(of, row) for of in one.heads for row in heads_of(of.every)]
+    remarks = (
+        f"Shown: the {LEAST} least covered heads of each budget; the CSV has all.",
+        *(
+            f"Budget {of.budget:g}: {of.below_line} of {of.heads} heads are covered in less than "
+            f"{100 * LINE:g} % of their cells{_below_promise(one, of)}."
+            for of in one.heads
+        ),
+        COVERED_MEANS,
+    )
+    return "heads", "Coverage by query head", columns, rows, remarks
+
+
+def _head(of: Heads, row: Head) -> tuple[Value, ...]:
+    return of.budget, row.layer, row.head, row.cells, row.coverage, row.hajek, row.certificate
+
+
+def _below_promise(one: Attention, of: Heads) -> str:
+    if one.promised is None or of.below_promise is None:
+        return ""
+    return f", {of.below_promise} in less than the promised {100 * one.promised:g} %"
 
 
 def _rare(one: Attention) -> _Parts:
@@ -223,11 +273,12 @@ def _demonstration(one: Attention) -> _Parts:
         Column("cells", "cells"),
         Column("smallest", "smallest error", "number"),
         Column("largest", "largest error", "number"),
-        Column("median_ratio", "median ratio", "number"),
-        Column("largest_ratio", "largest ratio", "number"),
-        Column("without_ratio", "cells without ratio"),
-        Column("median_rise", "median rise", "number"),
-        Column("largest_rise", "largest rise", "number"),
+        Column("median_span", "span, median cell", "number"),
+        Column("largest_span", "span, largest", "number"),
+        Column("without_span", "cells without span"),
+        Column("median_rise", "rise, largest of the worlds, median cell", "number"),
+        Column("largest_rise", "rise, largest of the worlds, largest", "number"),
+        Column("median_mean_rise", "rise, mean of the worlds, median cell", "number"),
     )
     rows: list[tuple[Value, ...]] = [
         (
@@ -241,19 +292,21 @@ def _demonstration(one: Attention) -> _Parts:
             row.cells,
             row.smallest,
             row.largest,
-            row.median_ratio,
-            row.largest_ratio,
-            row.without_ratio,
+            row.median_span,
+            row.largest_span,
+            row.without_span,
             row.median_rise,
             row.largest_rise,
+            row.median_mean_rise,
         )
         for row in one.demonstrations
     ]
     remarks = (
         "In each changed world the values of top-k's evicted tokens are others; no key or kept value is.",
         "identical: everything that top-k can compute online is the same bytes in all worlds.",
-        "Errors are top-k's; ratio: largest over smallest of one cell over the changed worlds.",
-        "rise: largest of one cell over the changed worlds, as a multiple of its error in world 0.",
+        "Errors are top-k's; span: largest over smallest of one cell over the changed worlds.",
+        "rise: largest, or mean, of one cell over the changed worlds, as a multiple of its error in world 0.",
+        "Changes with different scores have different keep sets: do not compare their numbers.",
     )
     return "demonstration", "What top-k cannot see", columns, rows, remarks
 
@@ -261,27 +314,34 @@ def _demonstration(one: Attention) -> _Parts:
 def _worlds(one: Attention) -> _Parts:
     columns = (
         Column("change", "change"),
+        Column("score", "score"),
         Column("world", "world"),
         COVERAGE,
-        Column("certificate", "mean certificate", "number"),
-        Column("hajek", "mean error", "number"),
-        Column("is_warned", "certificate larger"),
-        Column("topk", "mean error of top-k", "number"),
+        Column("certificate", "certificate", "number"),
+        Column("hajek", "error", "number"),
+        Column("certificate_exceeds", "above"),
+        Column("topk", "top-k error", "number"),
     )
     rows: list[tuple[Value, ...]] = [
         (
             of.change,
+            of.score,
             row.world,
             row.coverage,
             row.certificate,
             row.hajek,
-            row.is_warned,
+            row.certificate_exceeds,
             row.topk,
         )
         for of in one.demonstrations
         for row in of.worlds
     ]
-    remarks = ("World 0 is the unchanged one; Poisson's keep set is the same in all.", COVERED_MEANS)
+    remarks = (
+        "World 0 is the unchanged one; Poisson's keep set is the same in all worlds of one change.",
+        "certificate, error, top-k error: means over cells; above: the certificate exceeds Poisson's error.",
+        *(f"{of.change}: {of.prompts} of the suite's {one.prompts} prompts." for of in one.demonstrations),
+        COVERED_MEANS,
+    )
     return "worlds", "Certificate and true error in each world", columns, rows, remarks
 
 

@@ -40,6 +40,7 @@ class Table:
         rows: one value for each column.
         remarks: what a reader must know to read the columns.
         is_tall: few rows of many columns: people see it turned, a line for each column.
+        excerpt: the rows that people see where all are too many; machines get all.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
     remarks: tuple[str, ...] = ()
     is_tall: bool = False
+    excerpt: tuple[tuple[Value, ...], ...] | None = None
 
     def only(self, keys: Sequence[str], remarks: Sequence[str]) -> "Table":
         """The table with these columns alone, and with remarks that fit them."""
@@ -60,7 +62,8 @@ class Table:
         """Heads and rows as people see them; without `has_intervals` no column shows any."""
         columns = [replace(c, has_interval=c.has_interval and has_intervals) for c in self.columns]
         lines = [[column.words for column in columns]]
-        lines += [[shown(*pair) for pair in zip(row, columns, strict=True)] for row in self.rows]
+        rows = self.rows if self.excerpt is None else self.excerpt
+        lines += [[shown(*pair) for pair in zip(row, columns, strict=True)] for row in rows]
         return [list(line) for line in zip(*lines, strict=True)] if self.is_tall else lines
 
     def reasons(self) -> Iterator[str]:
@@ -71,7 +74,7 @@ class Table:
                 if isinstance(value, Estimate) and value.undefined:
                     names = seen.setdefault(value.undefined, [])
                     names += [column.words] if column.words not in names else []
-        yield from (f"{', '.join(names)}: {reason}" for reason, names in seen.items())
+        yield from (f"{reason} ({'; '.join(names)})" for reason, names in seen.items())
 
 
 def shown(value: Value, column: Column) -> str:

@@ -258,6 +258,7 @@ def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
     for claim_id in content.claim:
         _check_claim(registered, claim_id, has_claim_file)
     for words, question in registered.questions():
+        _check_repeats(question, f"{path}: {words}")
         _check_names(question, f"{path}: {words}")
         _check_reachable(question, f"{path}: {words}")
     return registered
@@ -312,8 +313,10 @@ def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable
         raise RegistrationError(f"{where}: an id is a capital letter, then letters, digits and _")
     if not has_claim_file(claim_id):
         raise RegistrationError(f"{where} has no file analysis/claims/{claim_id.lower()}.py")
-    if (claim.population is None) == (claim.cells is None):
-        raise RegistrationError(f"{where} needs either a population or cells")
+    if claim.population is None and claim.cells is None:
+        raise RegistrationError(f"{where} has neither a population nor cells: give it one of them")
+    if claim.population is not None and claim.cells is not None:
+        raise RegistrationError(f"{where} has both a population and cells: leave one of them away")
     for words, variant in claim.variants:
         _check_variant(claim, variant, f"{where}, {words}")
     for name, quantity in claim.quantities.items():
@@ -336,6 +339,16 @@ def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
         raise RegistrationError(f"{where}: '{name}' is not a name of small letters, digits and _")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise RegistrationError(f"{where}: the range of '{name}' must be two finite, rising numbers")
+
+
+def _check_repeats(question: Question, where: str) -> None:
+    """A list of names or numbers names each once."""
+    for noun in ("population", "cells"):
+        rows = getattr(question, noun)
+        axes = [] if rows is None else [(axis, getattr(rows, axis)) for axis in rows.__struct_fields__]
+        for axis, values in axes:
+            if isinstance(values, list) and (twice := [one for one in values if values.count(one) > 1]):
+                raise RegistrationError(f"{where}: {axis} of the {noun} lists '{twice[0]}' more than once")
 
 
 def _check_names(question: Question, where: str) -> None:

@@ -94,6 +94,12 @@ def _refuse_unknown(folder: Path) -> None:
         raise _not_verified(kind)
 
 
+def heads_of(source: str | Path, revision: str | None = None) -> tuple[int, int]:
+    """Layers and query heads of a layer, from the model's config alone."""
+    config = read_config(source, revision)
+    return config.num_hidden_layers, config.num_attention_heads
+
+
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
     """Raises InputError for a tokenizer that is missing or not a fast one."""
     try:

@@ -22,6 +22,7 @@ class Score(ABC):
     """Subclasses are frozen dataclasses; their fields are the parameters."""
 
     conditions: ClassVar[tuple[str, ...]] = ("aware", "stream")
+    reads_values: ClassVar[bool] = False  # beyond attention: permuting values then changes the score
 
     @abstractmethod
     def rows(self, spans: Spans) -> range:

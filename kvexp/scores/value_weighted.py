@@ -1,6 +1,7 @@
 """Value-aware score (VATP, Guo et al., 2024): attention of an observation window times the value's norm."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -12,6 +13,7 @@ from kvexp.scores.base import Score, Spans
 class ValueWeighted(Score):
     """Reads one summary of every value, its L1 norm; what keeps the norm is invisible to it (Remark 1)."""
 
+    reads_values: ClassVar[bool] = True
     window: int = 64
 
     def __post_init__(self) -> None:

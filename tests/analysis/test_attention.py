@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import itertools
+import warnings
 
 import msgspec
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.stats import spearmanr
 
 from analysis.attention import describe
 from analysis.load import Problem
+from analysis.statistics import Estimate
 from analysis.statistics.bootstrap import multiplicities
 from analysis.tables import Column, Table, ablations, tables_of, to_csv, to_markdown
 from analysis.text.attention import attention_tables
@@ -20,6 +22,7 @@ from kvexp.prereg.registration import seed
 from tests import cell_frames
 
 DRAWS = 40
+BINS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 ERRORS = ("hajek", "no_offset", "topk", "uniform")
 
 
@@ -209,13 +212,39 @@ def test_layers(told, cells):
         assert row.certificate.value == pytest.approx(np.median([r["certificate"] for r in here]), rel=1e-12)
 
 
+def test_heads(told, cells):
+    assert [of.budget for of in told.heads] == [0.125, 0.25, 0.5]
+    for of in told.heads:
+        found = []
+        for layer, head in itertools.product(range(3), range(9)):
+            here = cells[(cells["budget"] == of.budget) & (cells["layer"] == layer) & (cells["head"] == head)]
+            middle = [np.median(here[name]) for name in ("hajek", "certificate")]
+            found.append((layer, head, len(here), here["covered"].mean(), *middle))
+        every = np.array(list(of.every.itertuples(index=False, name=None)))
+        assert every == pytest.approx(np.array(found), rel=1e-12)
+        shares = [row[3] for row in found]
+        assert of.heads == 27
+        assert of.below_line == sum(share < 0.85 for share in shares)
+        assert of.below_promise == sum(share < 0.9 for share in shares)
+        least = sorted(found, key=lambda row: (row[3], *row[:2]))[:12]
+        shown = np.array([dataclasses.astuple(row) for row in of.least])
+        assert shown == pytest.approx(np.array(least), rel=1e-12)
+    table = next(table for table in tables_of(told) if table.name == "attention.heads")
+    assert to_csv(table).count("\n") == 1 + 3 * 27
+    text = to_markdown(table)
+    assert sum(line.startswith("| 0.") for line in text.splitlines()) == 3 * 12
+    of = told.heads[0]
+    line = f"Budget 0.125: {of.below_line} of 27 heads are covered in less than 85 % of their cells, "
+    assert f"{line}{of.below_promise} in less than the promised 90 %." in text
+
+
 def test_bins_of_attention_on_rare_tokens(tell, cells):
-    # The borders themselves; 0.3 to 1 stays empty at one budget.
-    shares = np.resize([0.0, 0.0005, 0.001, 0.01, 0.03, 0.1, 0.29], len(cells))
+    # The borders themselves; 0.1 to 1 stays empty at one budget.
+    shares = np.resize([*BINS[:-2], 5e-7, 0.005, 0.09], len(cells))
     at_one = (cells["budget"] != 0.25) & (np.arange(len(cells)) % 9 == 0)
     rows = cells.assign(rare_attention=np.where(at_one, 1.0, shares))
     found = tell(rows).rare
-    assert len(found) == 18
+    assert [(row.low, row.high) for row in found] == [*itertools.pairwise(BINS)] * 3
     for row in found:
         inside = [
             r["covered"]
@@ -226,7 +255,7 @@ def test_bins_of_attention_on_rare_tokens(tell, cells):
         if inside:
             assert row.coverage.value == pytest.approx(np.mean(inside), abs=1e-12)
         else:
-            assert (row.budget, row.low, row.coverage.value) == (0.25, 0.3, None)
+            assert (row.budget, row.low, row.coverage.value) == (0.25, 0.1, None)
             assert "no cell" in row.coverage.undefined
     assert sum(row.cells for row in found) == len(rows)
     assert sum(row.cells == 0 for row in found) == 1
@@ -274,24 +303,26 @@ def test_the_demonstration(told, worlds):
         for r in here:
             if r["world"] > 0:
                 errors.setdefault((r["example_id"], r["layer"], r["head"]), []).append(r["topk"])
-        ratios = [max(values) / min(values) for values in errors.values()]
+        spans = [max(values) / min(values) for values in errors.values()]
         assert (of.budget, of.changed, of.prompts, of.cells) == (0.25, 6, 2, len(errors))
-        assert (of.identical, of.compared, of.without_ratio) == (6, 6, 0)
+        assert (of.identical, of.compared, of.without_span) == (6, 6, 0)
         assert of.smallest == min(min(values) for values in errors.values())
         assert of.largest == max(max(values) for values in errors.values())
-        assert of.largest_ratio == pytest.approx(max(ratios), rel=1e-12)
-        assert of.median_ratio == pytest.approx(np.median(ratios), rel=1e-12)
+        assert of.largest_span == pytest.approx(max(spans), rel=1e-12)
+        assert of.median_span == pytest.approx(np.median(spans), rel=1e-12)
         unchanged = {(r["example_id"], r["layer"], r["head"]): r["topk"] for r in here if r["world"] == 0}
         rises = [max(values) / unchanged[place] for place, values in errors.items()]
         assert of.median_rise == pytest.approx(np.median(rises), rel=1e-12)
         assert of.largest_rise == pytest.approx(max(rises), rel=1e-12)
+        means = [np.mean(values) / unchanged[place] for place, values in errors.items()]
+        assert of.median_mean_rise == pytest.approx(np.median(means), rel=1e-12)
         assert [row.world for row in of.worlds] == list(range(7))
         for row in of.worlds:
             inside = [r for r in here if r["world"] == row.world]
             assert row.coverage.value == pytest.approx(np.mean([r["covered"] for r in inside]), abs=1e-12)
             for name in ("certificate", "hajek", "topk"):
                 assert getattr(row, name) == pytest.approx(np.mean([r[name] for r in inside]), rel=1e-12)
-            assert row.is_warned
+            assert row.certificate_exceeds
 
 
 def test_a_statistic_that_moves_in_one_world_is_counted(tell, cells, worlds):
@@ -309,9 +340,9 @@ def test_a_statistic_that_moves_in_one_world_is_counted(tell, cells, worlds):
     permutation, rotation = tell(cells, changed).demonstrations
     assert (permutation.identical, permutation.compared) == (6, 6)
     assert (rotation.identical, rotation.compared) == (5, 6)
-    assert [row.is_warned for row in rotation.worlds] == [world != 3 for world in range(7)]
-    assert (rotation.smallest, rotation.without_ratio) == (0, 6)
-    assert np.isfinite(rotation.largest_ratio)
+    assert [row.certificate_exceeds for row in rotation.worlds] == [world != 3 for world in range(7)]
+    assert (rotation.smallest, rotation.without_span) == (0, 6)
+    assert np.isfinite(rotation.largest_span)
 
 
 def test_world_0_is_no_changed_world(tell, cells, worlds):
@@ -386,6 +417,41 @@ def test_an_allocation_that_saves_is_named(told):
     assert [row[3] for row in ablations([told]).rows] == ["iterated", "iterated", "single_clip"]
 
 
+def test_nothing_leaves_the_floats_and_nobody_is_warned(tell):
+    """The largest and smallest numbers that a log can hold, in one suite."""
+    ends = [1e30, 5e-324, 0.0, 1e-300, 1.0]
+    cells, worlds = cell_frames.cells(prompts=12, layers=2, heads=2), cell_frames.worlds(layers=2, heads=2)
+    names = ("hajek", "topk", "no_offset", "uniform", "certificate", "variance", "largest", "norm")
+    for at, name in enumerate(names):
+        cells[name] = np.resize(np.roll(ends, at), len(cells))
+        if name in worlds:
+            worlds[name] = np.resize(np.roll(ends, at), len(worlds))
+    cells["budget"] = cells["budget"].replace(0.5, 5e-324)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = tell(cells, worlds)
+    numbers = [number for part in dataclasses.asdict(one).values() for number in floats_of(part)]
+    assert len(numbers) > 500
+    assert np.isfinite(numbers).all()
+    assert one.budgets[0].spent is None
+    assert one.demonstrations[0].without_span > 0
+
+
+def floats_of(part):
+    if isinstance(part, dict):
+        part = tuple(part.values())
+    if isinstance(part, (tuple, list)):
+        return [number for one in part for number in floats_of(one)]
+    return [part] if isinstance(part, float) else []
+
+
+def test_reasons_name_their_columns_readably():
+    estimate = Estimate(None, undefined="too few")
+    columns = [Column(words, words, is_estimate=True) for words in ("Spearman, all cells", "error: top-k")]
+    table = Table("t", "t", tuple(columns), ((estimate, estimate),))
+    assert list(table.reasons()) == ["too few (Spearman, all cells; error: top-k)"]
+
+
 def test_the_order_of_rows_changes_nothing(told, cells, worlds, tell):
     mixed = tell(cells.sample(frac=1, random_state=3), worlds.sample(frac=1, random_state=4))
     for one, other in zip(tables_of(told), tables_of(mixed), strict=True):
@@ -397,7 +463,17 @@ def test_csv_holds_what_was_found(told):
     assert list(tables) == [
         f"attention.{what}"
         for what in (
-            *("budgets", "errors", "calibration", "layers", "rare", "deployed", "demonstration", "worlds"),
+            *(
+                "budgets",
+                "errors",
+                "calibration",
+                "layers",
+                "heads",
+                "rare",
+                "deployed",
+                "demonstration",
+                "worlds",
+            ),
         )
     ]
     for row, one in zip(tables["attention.budgets"], told.budgets, strict=True):
@@ -405,7 +481,7 @@ def test_csv_holds_what_was_found(told):
         assert (row["hajek_lo"], row["hajek_hi"]) == (f"{one.hajek.lo:.6g}", f"{one.hajek.hi:.6g}")
         assert (row["hajek_undefined"], row["cells"]) == ("", str(one.cells))
     for row in tables["attention.worlds"]:
-        assert (row["coverage_lo"], row["is_warned"]) == ("", "true")
+        assert (row["coverage_lo"], row["certificate_exceeds"]) == ("", "true")
         assert row["coverage_undefined"] == "no interval under 10 clusters, here 2"
 
 
@@ -415,7 +491,7 @@ def test_markdown_shows_them_and_says_what_they_are(told):
     assert "PREVIEW: nothing is sealed or locked. Descriptive numbers; no verdict reads them." in text
     row = told.budgets[0]
     assert f"| covered | {row.coverage.value:.3f} [{row.coverage.lo:.3f}, {row.coverage.hi:.3f}] |" in text
-    assert "Undefined: covered: no interval under 10 clusters, here 2." in tables["attention.worlds"]
+    assert "Undefined: no interval under 10 clusters, here 2 (covered)." in tables["attention.worlds"]
     for body in tables.values():
         lines = [line for line in body.splitlines() if line.startswith("|")]
         assert len({line.count("|") for line in lines}) == 1
@@ -436,11 +512,11 @@ def test_nothing_breaks_out_of_a_table():
 def test_text_fits_a_terminal(told):
     short, full = (list(attention_tables([told], is_full)) for is_full in (False, True))
     assert max(map(len, short + full)) <= 100
-    assert len(short) <= 27
+    assert len(short) <= 33
     assert not [line for line in short if "None" in line or "nan" in line]
     row = told.budgets[1]
     assert any(f"{row.ratio.value:.3g}" in line for line in short if line.startswith("ratio"))
-    assert any(line.startswith("permutation  6 of 6") for line in short)
+    assert any(line.startswith("permutation window         6 of 6") for line in short)
     for title in ("Coverage by delta", "Certificate of a generation", "Certificate and true error in each"):
         assert any(line.startswith(title) for line in full)
         assert not any(line.startswith(title) for line in short)

@@ -199,7 +199,18 @@ def edited(tmp_path, shipped):
     ("old", "new", "message"),
     [
         ('cells = { suites = ["attention"]', 'cells = { suites = ["embedded-1k"]', "claim A1 decides on"),
-        ('models = ["smollm2-135m"]', 'models = ["smollm3"]', "claim A1: the claim selects no cell of the"),
+        (
+            'models = ["smollm2-135m"]',
+            'models = ["smollm3"]',
+            "claim A1: the claim selects no cell of the grid: it asks for models smollm3, the grid has "
+            "smollm2-135m. Judge the study by claims that fit it: `python -m analysis results/<study> "
+            "--registration DIR`, where DIR may hold a copy of preregistration/ablations/X.toml (no claims) ",
+        ),
+        (
+            "budgets = [0.125, 0.25, 0.5] }",
+            "budgets = [0.1, 0.2] }",
+            "it asks for budgets 0.1, 0.2, the grid has 0.125, 0.25, 0.5. Judge",
+        ),
         (
             'models = ["smollm2-135m"]',
             'models = ["smollm2-135m", "smollm3"]',
@@ -288,6 +299,29 @@ def test_missing_cells_are_called_cells(run, measured):
     assert out.startswith("study embedded: 108 of 216 cells\n")
     assert "attention/attention.smollm2-135m.prose.001: 108 of 108 cells missing, not started" in out
     assert "run: kvexp submit study=embedded suite=attention" in out
+
+
+def test_missing_worlds_leave_the_study_incomplete_and_the_claims_decided(run, measured):
+    shard = measured / ATTENTION / "attention.smollm2-135m.prose.000"
+    log = shard / "cells.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(line for line in lines if b'"rotation","world":2' not in line))
+    planted.close(shard)
+    code, out, err = run(measured)
+    assert (code, err) == (3, "")
+    assert "A1    PREVIEW SURVIVED" in out
+    assert "No numbers: 12 of 288 cells and worlds are missing" in " ".join(out.split())
+
+
+def test_a_contradiction_is_an_integrity_error(run, measured):
+    shard = measured / ATTENTION / "attention.smollm2-135m.prose.000"
+    log = shard / "cells.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"kept":128,"tail_kept":62', b'"kept":128,"tail_kept":0', 1))
+    planted.close(shard)
+    code, out, err = run(measured)
+    assert code == 4
+    assert "INTEGRITY: 1 problem in the logs" in out
+    assert " exceeds 0 terms of which the largest is " in err
 
 
 def test_both_kinds_are_counted_in_the_head(run, tmp_path, shipped):

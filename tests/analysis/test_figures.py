@@ -71,7 +71,7 @@ def test_every_figure_is_drawn_for_a_readme(drawn):
     assert f"{row.hajek.value:#.3g}" in words(figures["errors"])
     counts = {f"{row.cells:,}" for row in one.rare}
     assert counts <= set(words(figures["rare"]))
-    assert "values rotated: alike to top-k in 6 of 6 (prompt, layer)" in words(figures["worlds"])
+    assert "alike to top-k in 6 of 6 (prompt, layer); its error:" in words(figures["worlds"])
 
 
 def test_files_are_light_at_full_size(tell):
@@ -111,7 +111,7 @@ def test_bytes_depend_neither_on_the_process_nor_on_matplotlib_settings(tmp_path
         run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         found.append(run.stdout.splitlines())
     assert found[0] == found[1]
-    assert len(found[0]) == 16 + 6 + 2
+    assert len(found[0]) == 18 + 6 + 2
 
 
 def test_drawing_twice_gives_the_same_bytes(drawn):
@@ -144,9 +144,21 @@ def with_zeros():
         few().assign(covered=0.0),
         few().assign(rare_attention=0.0),
         few().assign(hajek=1e-12, certificate=1e6),
+        few().assign(hajek=5e-324, topk=1e30, certificate=1e30, uniform=1e-300),
         cell_frames.cells(prompts=1, layers=1, heads=1, offsets=(0,)),
     ],
-    ids=["few", "one budget", "seven", "zeros", "all zero", "uncovered", "one bin", "far", "one cell"],
+    ids=[
+        "few",
+        "one budget",
+        "seven",
+        "zeros",
+        "all zero",
+        "uncovered",
+        "one bin",
+        "far",
+        "ends",
+        "one cell",
+    ],
 )
 def test_unusual_numbers_are_drawn_without_a_warning(tell, cells):
     worlds = cell_frames.worlds(prompts=1, changed=1, layers=1, heads=1)
@@ -158,6 +170,15 @@ def test_unusual_numbers_are_drawn_without_a_warning(tell, cells):
     for svg in figures.values():
         ET.fromstring(svg.encode())
         assert "nan" not in " ".join(words(svg)).lower()
+
+
+def test_worlds_next_to_nothing_are_drawn_without_a_warning(tell):
+    worlds = cell_frames.worlds()
+    worlds["topk"] = np.resize([1e30, 5e-324, 0.0, 1.0], len(worlds))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figures = {name: to_svg(figure) for name, figure in figures_of(tell(few(), worlds))}
+    assert "inf" not in " ".join(words(figures["worlds"])).replace("infinit", "")
 
 
 def test_cells_without_a_place_on_a_log_axis_are_counted(tell):
@@ -216,14 +237,14 @@ def test_a_study_is_written_as_text_json_figures_and_tables(run, measured):
     code, out, err = run(measured)
     assert (code, err) == (0, "")
     files = files_below(measured)
-    assert len(files) == 16 + 6 + 2
+    assert len(files) == 18 + 6 + 2
     assert {Path(name).suffix for name in files} == {".svg", ".csv", ".md"}
     assert max(map(len, out.splitlines())) <= 100
     assert (
         "Certificate and true error by budget, attention (smollm2-135m, prose, score window, 12 prompts)"
         in out
     )
-    assert "permutation  4 of 4" in out
+    assert "permutation window         4 of 4" in out
     assert "figures/*.svg" in out
     full = (measured / "verdicts.md").read_text()
     assert "    Coverage by delta, attention" in full
@@ -237,6 +258,11 @@ def test_a_study_is_written_as_text_json_figures_and_tables(run, measured):
         "rotation": "value_weighted",
     }
     assert not {"frame", "worlds"} & one.keys()
+    assert one["promised"] == 0.9
+    assert [(of["heads"], len(of["least"]), "every" in of) for of in one["heads"]] == [(6, 6, False)] * 3
+    few = ", ".join(str(of["below_line"]) for of in one["heads"])
+    assert f"heads covered in less than 85 % of their cells: {few} of 6; least: layer " in out
+    assert "attention; 2 of 12 prompts" in out
 
 
 def test_neither_the_order_of_lines_nor_a_second_run_changes_a_byte(run, tmp_path, shuffled):

@@ -1,8 +1,10 @@
 """Reading attention suites: where every cell and world lands, and every contradiction in one sentence."""
 
+import hashlib
 import json
 import math
 import re
+import shutil
 
 import msgspec
 import numpy as np
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis.load import load
-from analysis.load.plan import Prompt, cell_disagreement
+from analysis.load.plan import DesignParams, Prompt, cell_disagreement
 from kvexp import records
 from tests import planted
 from tests.planted import ATTENTION, DELTA, FLOOR, SHORT, Heads, World
@@ -43,6 +45,15 @@ def compact(record):
 def restate(path, **changes):
     before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
     path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
+
+
+def reconfigure(shard, **changes):
+    """Say in the attempt that the shard was configured otherwise, and close the shard over it."""
+    path = shard / "attempt-001.json"
+    config = {**json.loads(path.read_bytes())["config"], **changes}
+    body = json.dumps(config, sort_keys=True)
+    restate(path, config=config, shard_digest=hashlib.sha256(body.encode()).hexdigest())
+    planted.close(shard)
 
 
 # ------------------------------------------------------------------ the tables
@@ -83,8 +94,10 @@ def test_every_world_lands_in_its_rows(tmp_path, unsorted, shuffled):
     assert found == sorted(keys)
     assert study.worlds["present"].all()
     for row, key in zip(study.worlds.itertuples(), found, strict=True):
-        world = planted.layer_of_world(prompts[row.model, row.example_id], records.WorldKey(*key[:-1]))
-        assert (row.budget, row.seed, row.offset) == (0.5, 0, 16)
+        world = planted.layer_of_world(
+            prompts[row.model, row.example_id], records.WorldKey(*key[:-1]), Heads()
+        )
+        assert (row.budget, row.seed, row.offset) == (0.125, 0, 16)
         assert (row.score, row.statistics) == (world.score, world.statistics)
         told = (world.topk, world.hajek, world.certificate)
         assert (row.topk, row.hajek, row.certificate) == tuple(one[row.head] for one in told)
@@ -159,6 +172,7 @@ def test_failed_prompts_are_missing_until_a_later_success(shard, measured):
 
 # ------------------------------------------------------------------ contradictions
 
+SILENT = {"variance": 0.0, "largest": 0.0, "certificate": 0.0, "covered": False}
 CELL = "attention smollm2-135m prose prose-0000, budget 0.125, seed 0, offset 16, layer 1, head 1"
 
 
@@ -185,9 +199,22 @@ CELL = "attention smollm2-135m prose prose-0000, budget 0.125, seed 0, offset 16
         ({"hajek": -0.1}, "not a valid cell/1 record"),
         ({"kept": 1.5}, "not a valid cell/1 record"),
         ({"tail_kept": 129}, f"{CELL}: tail_kept 129 exceeds kept 128"),
-        ({"kept": 1001}, f"{CELL}: kept 1001 exceeds evictable 1000"),
-        ({"uniform_kept": 1001}, f"{CELL}: uniform_kept 1001 exceeds evictable 1000"),
-        ({"expected_kept": 1001.0}, f"{CELL}: expected_kept 1001.0 exceeds evictable 1000"),
+        ({"kept": 1001}, f"{CELL}: kept 1001 is not between 36 protected and 1000 evictable tokens"),
+        ({"uniform_kept": 1001}, f"{CELL}: uniform_kept 1001 is not between 36 protected and 1000 evictable"),
+        ({"expected_kept": 1001.0}, f"{CELL}: expected_kept 1001.0 is not between 36 protected and 1000"),
+        ({"kept": 0, "tail_kept": 0, **SILENT}, f"{CELL}: kept 0 is not between 36 protected and 1000"),
+        ({"uniform_kept": 35}, f"{CELL}: uniform_kept 35 is not between 36 protected and 1000"),
+        ({"expected_kept": 35.9}, f"{CELL}: expected_kept 35.9 is not between 36 protected and 1000"),
+        ({"expected_kept": 125.1}, f"{CELL}: expected_kept 125.1 exceeds the budget 0.125 of 1000 tokens"),
+        ({"tail_kept": 0}, rf"{CELL}: variance \S+ exceeds 0 terms of which the largest is "),
+        ({"tail_kept": 6}, rf"{CELL}: variance \S+ exceeds 6 terms of which the largest is "),
+        (
+            {"hajek": 0.0, "covered": True},
+            rf"{CELL}: no estimate of norm \S+ is 0 away from an output of norm",
+        ),
+        ({"norm": 1e308}, r"not a valid cell/1 record \(.*<= 1e\+30"),
+        ({"topk": 1e308}, r"not a valid cell/1 record \(.*<= 1e\+30"),
+        ({"variance": 1e31}, r"not a valid cell/1 record \(.*<= 1e\+30"),
     ],
 )
 def test_a_bad_line_is_named(shard, measured, changes, message):
@@ -224,35 +251,34 @@ def test_digits_beyond_those_written_are_no_contradiction(shard, measured):
             line, certificate=cell["certificate"] * (1 + 2e-7), variance=cell["variance"] * (1 - 2e-7)
         )
 
-    rewrite(shard, lambda lines: list(map(jitter, lines)))
+    rewrite(shard, lambda lines: [jitter(line) for line in lines if b"world/1" not in line])
     assert load(measured, {}).problems == ()
 
 
 @pytest.mark.parametrize(("delta", "norm_floor"), [(0.05, FLOOR), (DELTA, 0.5)])
 def test_the_constants_are_those_of_the_attempt(shard, measured, delta, norm_floor):
     """The same numbers under other constants contradict themselves; recomputed, they do not."""
-    path = shard / "attempt-001.json"
-    config = json.loads(path.read_bytes())["config"]
-    config["protocol"] = {"delta": delta, "norm_floor": norm_floor}
-    body = json.dumps(config, sort_keys=True)
-    digest = planted.hashlib.sha256(body.encode()).hexdigest()
-    restate(path, config=config, shard_digest=digest)
-    rewrite(shard, lambda lines: lines)
+    protocol = {**planted.PROTOCOL, "delta": delta, "norm_floor": norm_floor}
+    shutil.rmtree(measured / ATTENTION / SHARD.replace("000", "001"))
+    reconfigure(shard, protocol=protocol)
     problems = [problem.message for problem in load(measured, {}).problems]
     assert len(problems) == 6  # five and how many more there are
     assert "does not follow from variance, largest and estimate_norm" in problems[0]
 
     def again(line):
-        cell = json.loads(line)
-        if cell["kind"] != "cell/1":
-            return line
+        row = json.loads(line)
         level = math.log(1 / delta)
-        bound = math.sqrt(2 * cell["variance"] * level) + cell["largest"] * level
-        error = cell["hajek"] * (cell["norm"] + norm_floor)
-        radius = bound / (cell["estimate_norm"] + norm_floor)
-        return edit(line, certificate=float(f"{radius:.7g}"), covered=error <= bound)
+        if row["kind"] == "world/1":  # the norms shrink under a larger floor, so errors and flags may not
+            return None
+        bound = math.sqrt(2 * row["variance"] * level) + row["largest"] * level
+        error = row["hajek"] * (row["norm"] + FLOOR)
+        radius = bound / (row["estimate_norm"] + norm_floor)
+        hajek = error / (row["norm"] + norm_floor)
+        return edit(
+            line, certificate=float(f"{radius:.7g}"), hajek=float(f"{hajek:.7g}"), covered=error <= bound
+        )
 
-    rewrite(shard, lambda lines: list(map(again, lines)))
+    rewrite(shard, lambda lines: [new for new in map(again, lines) if new is not None])
     assert load(measured, {}).problems == ()
 
 
@@ -291,16 +317,16 @@ def test_the_largest_term_is_one_of_the_variance(shard, measured):
         {"variance": 0.0, "largest": 0.0, "certificate": 0.0, "hajek": 0.0, "covered": True},
         {"variance": 0.0, "largest": 0.0, "certificate": 0.0, "hajek": 0.5, "covered": False},
         {"norm": 0.0, "estimate_norm": 0.0, "hajek": 0.0},
+        {"norm": 0.0, "estimate_norm": 1.0, "hajek": 1e9, "covered": False},
     ],
 )
 def test_nothing_is_a_sound_number(shard, measured, numbers):
-    if "norm" in numbers:
-        cell = told(shard)
-        numbers = {
-            **numbers,
-            "covered": True,
-            "certificate": cell["certificate"] * (cell["estimate_norm"] / FLOOR + 1),
-        }
+    cell = {**told(shard), **numbers}
+    if "norm" not in numbers and not cell["hajek"]:
+        numbers = {**numbers, "norm": cell["estimate_norm"]}
+    if "norm" in numbers and "certificate" not in numbers:
+        scale = (told(shard)["estimate_norm"] + FLOOR) / (cell["estimate_norm"] + FLOOR)
+        numbers = {"covered": True, **numbers, "certificate": cell["certificate"] * scale}
     rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], **numbers), *lines[5:]])
     assert load(measured, {}).problems == ()
 
@@ -332,33 +358,162 @@ def test_a_bad_world_is_named(shard, measured, changes, message):
     assert (problems[0].suite, problems[0].shard_id) == (ATTENTION, SHARD)
 
 
+PLACE = "its budget, seed, offset or score is not that of its attempt"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"score": "window"}, "worlds of one rotation carry different scores: "),
-        ({"budget": 0.25}, "worlds of one rotation have another budget, seed or offset: '0.125 0 16' in "),
-        ({"offset": 3}, "worlds of one rotation have another budget, seed or offset: '0.125 0 16' in "),
+        ({"score": "window"}, PLACE),
+        ({"budget": 0.125}, PLACE),
+        ({"seed": 1}, PLACE),
+        ({"offset": 3}, PLACE),
+        ({"covered": [True, False, True]}, "head 1: it is called not covered, against its certificate "),
+        ({"certificate": [0.3, 0.0, 0.3]}, "head 1: it is called covered, against its certificate 0.0 and"),
+        ({"estimate_norm": [1.0, 1.0, 9.0]}, "head 2: no estimate of norm "),
+        ({"estimate_norm": [1.0, 1.0]}, "estimate_norm has 2 numbers for 3 heads"),
+        ({"norm": [1.0] * 4}, "norm has 4 numbers for 3 heads"),
+        ({"topk": [1.0, 1e308, 1.0]}, "not a valid world/1 record "),
     ],
 )
-def test_the_worlds_of_a_prompt_stand_at_one_place(shard, measured, changes, message):
+def test_a_world_must_agree_with_itself_and_its_attempt(shard, measured, changes, message):
     lines = (shard / "cells.jsonl").read_bytes().splitlines()
     at = [at for at, line in enumerate(lines) if b'"rotation"' in line][4]
+    plain = {"hajek": [0.05] * 3, "certificate": [0.3] * 3, "norm": [1.0] * 3, "estimate_norm": [1.0] * 3}
+    rewrite(shard, lambda lines: [*lines[:at], edit(lines[at], **plain), *lines[at + 1 :]])
+    assert load(measured, {}).problems == ()
     rewrite(shard, lambda lines: [*lines[:at], edit(lines[at], **changes), *lines[at + 1 :]])
     (problem,) = load(measured, {}).problems
+    assert f"cells.jsonl:{at + 1}: " in problem.message
     assert message in problem.message
     assert problem.suite == ATTENTION
 
 
-def test_cells_of_one_suite_and_task_carry_one_score(shard, measured, tmp_path):
-    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], score="accumulated"), *lines[5:]])
+@pytest.mark.parametrize("name", ["norm", "estimate_norm", "topk", "hajek", "certificate"])
+def test_the_unchanged_world_is_that_of_the_cells(shard, measured, name):
+    lines = (shard / "cells.jsonl").read_bytes().splitlines()
+    at = [at for at, line in enumerate(lines) if b'"permutation","world":0' in line][1]
+    before = json.loads(lines[at])[name]
+    change = {name: [before[0], float(f"{before[1] * 1.000001:.7g}"), before[2]]}  # the last digit
+    rewrite(shard, lambda lines: [*lines[:at], edit(lines[at], **change), *lines[at + 1 :]])
     (problem,) = load(measured, {}).problems
-    assert "cells of task prose carry different scores: 'window' in " in problem.message
-    # Another suite may use another score.
-    both = [*planted.prompts(), *planted.prompts("other")]
+    place = "prose-0000, permutation, world 0, layer 1"
+    assert f"{place}: its numbers are not those of the cells that it shows unchanged" in problem.message
+
+
+def test_an_unchanged_world_without_its_cells_is_only_incomplete(shard, measured):
+    rewrite(
+        shard, lambda lines: [line for line in lines if b'"budget":0.25,' not in line or b"world" in line]
+    )
+    study = load(measured, {})
+    assert study.problems == ()
+    assert not study.cells["present"].all()
+    assert study.worlds["present"].all()
+
+
+def test_cells_of_one_suite_and_task_carry_one_score(shard, measured):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], score="accumulated"), *lines[5:]])
+    whole, own = load(measured, {}).problems
+    assert "cells of task prose carry different scores: 'window' in " in whole.message
+    assert f"{CELL}: score accumulated is not that of its attempt, window" in own.message
+
+
+def test_cells_of_one_prompt_were_evicted_from_one_cache(shard, measured):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], evictable=1001), *lines[5:]])
+    (problem,) = load(measured, {}).problems
+    words = "cells of one prompt had different numbers of tokens to evict from: '1000' in "
+    assert words in problem.message
+
+
+def test_another_suite_may_use_another_score(tmp_path):
+    both = [*planted.prompts(worlds=0), *planted.prompts("other", worlds=0)]
     folder = planted.write(tmp_path / "both", both, World())
+    conf = planted.resolved_cells(planted.prompts(worlds=0))["attention"]
     for other in (folder / "other").iterdir():
         rewrite(other, lambda lines: [edit(line, score="accumulated") for line in lines])
+        reconfigure(other, attention={**conf, "score": "accumulated"})
     assert load(folder, {}).problems == ()
+
+
+CONFIGURED = "attempts of one suite, model and task were configured differently: "
+CONSTANTS = "attempts were made under different protocol constants: "
+
+
+@pytest.mark.parametrize(
+    ("part", "changes", "messages"),
+    [
+        ("attention", {"score_params": {"pool": 7}}, [CONFIGURED]),
+        ("attention", {"design_params": {"allocation": "single_clip"}}, [CONFIGURED]),
+        ("attention", {"world_budget": 0.5}, [CONFIGURED]),
+        ("protocol", {"sinks": 3}, [CONFIGURED, CONSTANTS]),
+        ("protocol", {"delta": 0.1000001}, [CONFIGURED, CONSTANTS]),
+    ],
+)
+def test_shards_of_one_suite_were_configured_alike(shard, measured, part, changes, messages):
+    """The second shard has no worlds, so its rows say nothing against it."""
+    other = shard.with_name(SHARD.replace("000", "001"))
+    conf = json.loads((other / "attempt-001.json").read_bytes())["config"][part]
+    reconfigure(other, **{part: {**conf, **changes}})
+    found = [problem.message for problem in load(measured, {}).problems]
+    assert len(found) == len(messages)
+    for message, words in zip(sorted(found), messages, strict=True):
+        assert message.startswith(words)
+
+
+def test_one_set_of_constants_serves_a_study_of_both_kinds(tmp_path):
+    folder = planted.write(
+        tmp_path / "embedded", [*planted.plan(examples=1), *planted.prompts(examples=6)], World()
+    )
+    assert load(folder, {}).problems == ()
+    reconfigure(folder / ATTENTION / SHARD, protocol={**planted.PROTOCOL, "steps": 7})
+    (problem,) = load(folder, {}).problems
+    assert problem.message.startswith(CONSTANTS)
+    assert problem.suite == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("score", "accumulated", "score window is not that of its attempt, accumulated"),
+        ("world_budget", 0.5, PLACE),
+        ("rotation_score", "window", PLACE),
+        ("seeds", [], "its config names no prompts and cells "),
+        ("query_offsets", [], "its config names no prompts and cells "),
+        ("design_params", {"floor": 2.0}, "its config names no prompts and cells "),
+    ],
+)
+def test_a_config_changed_alone_is_named(shard, measured, name, value, message):
+    for one in shard.parent.iterdir():
+        conf = json.loads((one / "attempt-001.json").read_bytes())["config"]["attention"]
+        reconfigure(one, attention={**conf, name: value})
+    assert message in load(measured, {}).problems[0].message
+
+
+def test_only_an_allocation_that_saves_spends_less_than_the_budget(shard, measured):
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], expected_kept=124.9), *lines[5:]])
+    (problem,) = load(measured, {}).problems
+    assert "expected_kept 124.9 is less than the 125 that an iterated allocation spends" in problem.message
+    for one in shard.parent.iterdir():
+        conf = json.loads((one / "attempt-001.json").read_bytes())["config"]["attention"]
+        reconfigure(one, attention={**conf, "design_params": {"allocation": "single_clip"}})
+    assert load(measured, {}).problems == ()
+
+
+def test_what_a_config_leaves_out_is_what_the_design_does():
+    from kvexp.design import design
+
+    poisson, assumed = design("poisson"), DesignParams()
+    assert (assumed.allocation, assumed.floor) == (poisson.allocation, poisson.floor)
+
+
+def test_a_floor_of_pi_may_spend_more_than_the_budget(shard, measured):
+    change = {"expected_kept": 134.9}  # 125, and 10 tokens' worth for a floor of 0.01
+    rewrite(shard, lambda lines: [*lines[:4], edit(lines[4], **change), *lines[5:]])
+    assert "exceeds the budget" in load(measured, {}).problems[0].message
+    for one in shard.parent.iterdir():
+        conf = json.loads((one / "attempt-001.json").read_bytes())["config"]["attention"]
+        reconfigure(one, attention={**conf, "design_params": {"floor": 0.01}})
+    assert load(measured, {}).problems == ()
 
 
 def test_a_line_that_is_no_record_leaves_nothing_of_its_shard(shard, measured):
@@ -417,10 +572,10 @@ def test_a_shard_that_the_grid_does_not_know_is_named(shard, measured):
         ("layers", 3),
         ("query_heads", 9),
         ("task", {"name": "verse"}),
-        ("attention", {"budgets": [0.125, 0.25], "seeds": [0], "query_offsets": [16], "worlds": 2}),
-        ("attention", {"budgets": [0.125, 0.25, 0.5], "seeds": [1], "query_offsets": [16], "worlds": 2}),
-        ("attention", {"budgets": [0.125, 0.25, 0.5], "seeds": [0], "query_offsets": [17], "worlds": 2}),
-        ("attention", {"budgets": [0.125, 0.25, 0.5], "seeds": [0], "query_offsets": [16], "worlds": 6}),
+        ("attention", {"budgets": [0.125, 0.25]}),
+        ("attention", {"seeds": [1]}),
+        ("attention", {"query_offsets": [17]}),
+        ("attention", {"worlds": 6}),
         ("world_ids", ["prose-0000"]),
         ("example_ids", ["prose-0000"]),
     ],
@@ -430,6 +585,7 @@ def test_a_config_must_mean_what_the_grid_says(name, value):
     config = planted.resolved_cells(here)
     grid = {Prompt.of(prompt) for prompt in here}
     assert cell_disagreement(planted.attempt(SHARD, config=config), grid) == ""
+    value = {**config[name], **value} if name == "attention" else value
     other = planted.attempt(SHARD, config={**config, name: value})
     assert re.fullmatch(
         r"its config has \d+ prompts that the grid lacks and lacks \d of it", cell_disagreement(other, grid)
@@ -443,6 +599,8 @@ def test_a_config_must_mean_what_the_grid_says(name, value):
         ("attention", {}),
         ("protocol", {"delta": 0.0, "norm_floor": 0.0}),
         ("protocol", {"delta": 0.1}),
+        ("protocol", {"delta": 0.1, "norm_floor": 0.0}),
+        ("protocol", {**planted.PROTOCOL, "sinks": 10**400}),
         ("example_ids", None),
     ],
 )

@@ -348,9 +348,24 @@ POPULATION = 'population = { suites = ["a"], tasks = ["t"], arms = ["x"], label 
             "claim A1, readings 'at 25 %' changes a threshold of success",
         ),
         (('"coverage < 0.85"', '"coverage < 0"'), "no number can fulfil the kill"),
-        (('"difference > 0"', '"difference > -1e7"'), "every number fulfils the kill"),
+        (('"rho < 0.3"', '"rho < 2"'), "every number fulfils the kill"),
         (('"rho < 0.3"', '"r < 0.3"'), "'r' is used but not declared"),
         (("\n[claim.A1]\n", "\n[details]\ntasks = [1]\n[claim.A1]\n"), "details"),
+        (
+            (
+                'cells = { suites = ["attention"], tasks',
+                'cells = { suites = ["attention", "attention"], tasks',
+            ),
+            "claim A1: suites of the cells lists 'attention' more than once",
+        ),
+        (
+            ("budgets = [0.125, 0.25, 0.5] }", "budgets = [0.25, 0.5, 0.250] }"),
+            "claim A1: budgets of the cells lists '0.25' more than once",
+        ),
+        (
+            (READING, '"at 25 %" = { cells = { tasks = ["prose", "prose"] } }'),
+            "claim A1, readings 'at 25 %': tasks of the cells lists 'prose' more than once",
+        ),
     ],
 )
 def test_a_bad_registration_of_cells_is_refused_in_one_sentence(tmp_path, change, message):
@@ -366,9 +381,16 @@ def test_a_claim_is_about_a_population_or_about_cells(tmp_path):
     cells = 'cells = { suites = ["attention"], tasks = ["prose"] }\n'
     both = edited(tmp_path, (f'{population}label = "own', f'{cells}{population}label = "own'))
     neither = edited(tmp_path, ("\ncells = {", "\n# cells = {"), name="A")
-    for path in (both, neither):
-        with pytest.raises(RegistrationError, match=r"claim .1 needs either a population or cells"):
+    one_of_two = {both: "both a population and cells", neither: "neither a population nor cells"}
+    for path, words in one_of_two.items():
+        with pytest.raises(RegistrationError, match=f"claim .1 has {words}"):
             load(path, everything_has_a_file)
+
+
+def test_a_population_names_nothing_twice(tmp_path):
+    path = edited(tmp_path, ('tasks = ["words", "facts"], arms', 'tasks = ["words", "facts", "words"], arms'))
+    with pytest.raises(RegistrationError, match="tasks of the population lists 'words' more than once"):
+        load(path, everything_has_a_file)
 
 
 def test_a_variant_of_a_population_has_no_cells(tmp_path):

@@ -1,0 +1,62 @@
+"""How far a run is: rows that are there, and the share of the expected time that they stand for."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kvexp.config import ClusterConf
+from kvexp.grid import expected_minutes
+from kvexp.resolved import Shard
+
+
+class RowCount:
+    """Rows in growing logs, failed ones included; nothing is read twice."""
+
+    def __init__(self, logs: Sequence[Path]) -> None:
+        self._seen = {path: (0, 0) for path in logs}  # bytes read, rows in them
+
+    def __call__(self) -> list[int]:
+        """Rows that are there now, by log."""
+        for path, (position, rows) in self._seen.items():
+            if not path.is_file():
+                continue
+            with suppress(OSError), path.open("rb") as file:
+                file.seek(position)
+                new = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+                self._seen[path] = (file.tell(), rows + new)
+        return [rows for _, rows in self._seen.values()]
+
+
+class Work:
+    """What is to be done and how much of it is there.
+
+    A row of an attention suite costs a hundredth of a generation, so time is not told by counting rows.
+
+    Attributes:
+        total: rows of the complete shards.
+        rows: rows that were there at the last update.
+        share: of the expected time, from 0 to 1.
+    """
+
+    def __init__(self, shards: Sequence[Shard], logs: Sequence[Path], cluster: ClusterConf) -> None:
+        self._count = RowCount(logs)
+        self._sizes = [shard.n_rows for shard in shards]
+        minutes = [expected_minutes(shard, cluster) for shard in shards]
+        known = [m for m in minutes if m is not None]
+        self._weights = known if len(known) == len(minutes) else [float(n) for n in self._sizes]
+        self.total = sum(self._sizes)
+        self.update()
+        self._before = self.share
+
+    def update(self) -> None:
+        """Read what was added to the logs."""
+        counts = [min(rows, n) for rows, n in zip(self._count(), self._sizes, strict=True)]
+        self.rows = sum(counts)
+        done = (rows / n * w for rows, n, w in zip(counts, self._sizes, self._weights, strict=True))
+        self.share = sum(done) / sum(self._weights)
+
+    def line(self, seconds: float) -> str:
+        """One line for a log, `seconds` after the start."""
+        done = self.share - self._before
+        eta = f"{seconds * (1 - self.share) / done / 60:.1f} min" if done > 0 else "unknown"
+        return f"{self.rows:,} of {self.total:,} rows, ETA {eta}"
