@@ -250,7 +250,7 @@ def test_prompts_that_cannot_be_measured_leave_failed_rows_and_no_footer(
 
 
 def test_a_prompt_that_is_too_short_says_so(tmp_path, shard, loaded, monkeypatch):
-    monkeypatch.setattr("kvexp.shard.task", lambda name, **params: Short(context="Too short."))
+    monkeypatch.setattr("kvexp.shard.family_of", lambda conf: Short(context="Too short."))
     with pytest.raises(IncompleteError, match="of 10 cached tokens, but 36 are protected"):
         run(tmp_path, shard, loaded)
     assert {f.category for f in state(tmp_path, shard).failed} == {"too_short"}
@@ -388,7 +388,7 @@ def test_n_rows_counts_cells_and_worlds(root):
 
 
 def test_the_shipped_suite_has_the_cells_that_issue_3_counts():
-    paper = [s for s in shards(select(["study=paper"], project.ROOT)) if s.suite == "attention"]
+    paper = [s for s in shards(select(["study=paper"], project.ROOT), "assume") if s.suite == "attention"]
     assert sum(s.n_cells for s in paper) == 12_096 * 3
     assert paper[0].attention.budgets == [0.125, 0.25, 0.5]
     embedded = [s for s in shards(select(["study=embedded"], project.ROOT)) if s.suite == "attention"]
@@ -498,14 +498,14 @@ def test_a_begun_suite_keeps_its_grid_and_the_others_may_change(root, tmp_path, 
 
 def test_examples_are_tokenised_as_the_suite_renders_them(root, tmp_path):
     """`chat` of an attention suite is its own; the context's length does not hang on it."""
-    write_examples(tmp_path, project.selected(root), lambda name: tiny.tokenizer())
+    write_examples(tmp_path, project.made(root), lambda name: tiny.tokenizer())
     said = [json.loads(line) for line in (tmp_path / "examples/cells.prose.jsonl").read_bytes().splitlines()]
     assert [e["example_id"] for e in said] == ["5-000", "5-001", "5-002"]
     questions = task("prose").load(3, 5, 256)
     for example, question in zip(said, questions, strict=True):
         assert example["question"] == question.question
         assert example["references"] == []
-        assert example["n_context"] == {"tiny": [len(question.context.encode())] * 2}
+        assert example["n_context"] == example["n_context_full"] == len(question.context.encode())
 
 
 USED = {"scores/window", "scores/value_weighted", "design/poisson", "tasks/prose"}
