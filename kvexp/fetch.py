@@ -209,16 +209,28 @@ def _size(item: Item) -> tuple[str, list[Wanted]]:
             files_metadata=True,
             timeout=ASK_SECONDS,
         )
-        sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
+        commit, sizes = _checked(item, info)
         chosen = item.choose(list(sizes))
         if not chosen:
             raise InputError("the file that the task reads is not in it")
-        wanted = [_wanted(item, str(info.sha), name, sizes[name]) for name in chosen]
+        wanted = [_wanted(item, commit, name, sizes[name]) for name in chosen]
         if not all(file.is_there for file in wanted):
             # A gated repository shows its list of files to everyone: ask for one of them.
-            url = hf_hub_url(item.repo, chosen[0], repo_type=item.kind, revision=str(info.sha))
+            url = hf_hub_url(item.repo, chosen[0], repo_type=item.kind, revision=commit)
             get_hf_file_metadata(url, timeout=ASK_SECONDS)
-        return str(info.sha), wanted
+        return commit, wanted
+
+
+def _checked(item: Item, info: Any) -> tuple[str, dict[str, int]]:
+    """The commit and the files' sizes. Raises InputError for an answer that no hub would give."""
+    commit, pinned = str(info.sha), hub.COMMIT.fullmatch(item.revision or "")
+    if not hub.COMMIT.fullmatch(commit) or (pinned and commit != item.revision):
+        raise InputError(f"the hub names the commit {commit[:60]!r} for revision {item.revision!r}")
+    sizes = {sibling.rfilename: sibling.size or 0 for sibling in info.siblings or []}
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 0 or "\\" in name or ".." in name.split("/"):
+            raise InputError(f"the hub lists the file {str(name)[:60]!r} of {str(size)[:20]} bytes")
+    return commit, sizes
 
 
 def _wanted(item: Item, commit: str, name: str, size: int) -> Wanted:
@@ -362,10 +374,11 @@ def _said(item: Item) -> Iterator[None]:
             raise InputError(f"{what}: the download broke off ({_first_line(error)}): fetch again") from None
         raise
     except Exception as error:
+        if isinstance(error, ValueError | TypeError | LookupError | AttributeError):
+            # A login page, for instance, is no JSON.
+            raise InputError(f"{what}: the hub's answer cannot be read ({_first_line(error)})") from None
         # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
         if not type(error).__module__.startswith(("httpx", "httpcore", "huggingface_hub", "builtins")):
-            raise
-        if isinstance(error, ValueError | TypeError | LookupError | AttributeError):
             raise
         raise _unreachable(error) from None
 

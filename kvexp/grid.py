@@ -29,7 +29,8 @@ def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
     ]
     if not found:
         raise ConfigError(
-            f"nothing is chosen: {', '.join(names['suite'])} has no task {', '.join(names['task'])}"
+            f"nothing is chosen: {', '.join(names['suite'])} has no task {', '.join(names['task'])} on "
+            f"{', '.join(names['model'])}"
         )
     return found
 

@@ -5,13 +5,13 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from kvexp.errors import IntegrityError
+from kvexp.errors import InputError, IntegrityError, named
 from kvexp.families import family_of
 from kvexp.prompting import counter, prompt_of
 from kvexp.records import Example, Reader, RecordError, encode
@@ -27,9 +27,10 @@ def grid_bytes(made: list[Shard]) -> bytes:
     return b"".join(encode(row) + b"\n" for shard in made for row in shard.expected())
 
 
-def write_grid(results: Path, made: list[Shard]) -> None:
+def write_grid(results: Path, made: list[Shard], left_out: Collection[str] = ()) -> None:
     """Write grid.jsonl; suites may join or change until they are begun.
 
+    Suites that were left out, because their data are not on this machine, keep the lines that are there.
     Raises IntegrityError if the grid of a begun suite is another one.
     """
     body, path = grid_bytes(made), results / GRID
@@ -37,6 +38,9 @@ def write_grid(results: Path, made: list[Shard]) -> None:
         results.mkdir(parents=True, exist_ok=True)
         if path.exists():
             there = path.read_bytes()
+            if left_out:
+                lines = _by_suite(path, there)
+                body += b"".join(line + b"\n" for suite in left_out for line in lines.get(suite, []))
             if there == body:
                 return
             _refuse_changed(path, there, body)
@@ -80,54 +84,49 @@ def _begun(results: Path) -> list[str]:
 
 
 def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callable[[str], Any]) -> None:
-    """Write examples/<suite>.<task>.jsonl for the given shards where it is missing.
+    """Write examples/<suite>.<model>.<task>.jsonl for the given shards where it is missing.
 
     Tokenizers are loaded only if needed. Raises IntegrityError if the questions there are others and the
     suite has been begun.
     """
     folder = results / "examples"
-    by_task: dict[tuple[str, str], dict[str, Shard]] = {}
-    for shard in made:
-        by_task.setdefault((shard.suite, shard.task.name), {}).setdefault(shard.model.name, shard)
+    tasks = {(shard.suite, shard.model.name, shard.task.name): shard for shard in made}
     with on_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for (suite, name), by_model in by_task.items():
-            _write_task(folder / f"{suite}.{name}.jsonl", list(by_model.values()), load_tokenizer)
+        for names, shard in tasks.items():
+            _write_task(folder / f"{'.'.join(names)}.jsonl", shard, load_tokenizer)
 
 
-def _write_task(path: Path, shards: list[Shard], load_tokenizer: Callable[[str], Any]) -> None:
-    """The examples of one task of a suite, in the order of its models; `shards` has one of each."""
-    family = family_of(shards[0].task)
-    questions = [(s, q) for s in shards for q in _questions(family, s, load_tokenizer)]
+def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) -> None:
+    """All examples of a shard's task, not only the shard's own."""
+    family = family_of(shard.task)
+    with named(f"task {shard.task.name} of suite {shard.suite}"):
+        count = counter(load_tokenizer(shard.model.name)) if family.is_sized else None
+        questions = family.load(shard.n_examples, shard.example_seed, shard.context_tokens, count)
     if _holds(path, family, questions):
         return
-    if path.exists() and shards[0].suite in _begun(path.parent.parent):
+    if path.exists() and shard.suite in _begun(path.parent.parent):
         raise IntegrityError(
             f"{path} holds other examples than this configuration: go back to it, or give the new study a "
             "name of its own with study.name=NAME"
         )
-    examples = [_example(s, family, q, load_tokenizer(s.model.name)) for s, q in questions]
+    examples = [_example(shard, family, q, load_tokenizer(shard.model.name)) for q in questions]
     replace(path, b"".join(encode(e) + b"\n" for e in examples))
-
-
-def _questions(family: Task, shard: Shard, load_tokenizer: Callable[[str], Any]) -> list[Question]:
-    count = counter(load_tokenizer(shard.model.name)) if family.is_sized else None
-    return family.load(shard.n_examples, shard.example_seed, shard.context_tokens, count)
 
 
 _example_reader: Reader[Example] = Reader(Example)
 
 
-def _holds(path: Path, family: Task, questions: list[tuple[Shard, Question]]) -> bool:
-    """Whether a file is there and holds these questions in these words."""
+def _holds(path: Path, family: Task, questions: list[Question]) -> bool:
+    """Whether a file is there and holds these questions in these words, with these answers."""
     if not path.exists():
         return False
     try:
         there = [_example_reader(line) for line in path.read_bytes().splitlines()]
     except RecordError:
         return False
-    return [(e.model, e.example_id, e.segments) for e in there] == [
-        (s.model.name, q.example_id, _segments(family, q)) for s, q in questions
+    return [(e.example_id, e.segments, e.references) for e in there] == [
+        (q.example_id, _segments(family, q), list(q.references)) for q in questions
     ]
 
 
@@ -143,7 +142,10 @@ def _segments(family: Task, question: Question) -> dict[str, str]:
 
 
 def _example(shard: Shard, family: Task, question: Question, tokenizer: Any) -> Example:
-    prompt = prompt_of(tokenizer, family, question, shard.rendering)
+    try:
+        prompt = prompt_of(tokenizer, family, question, shard.rendering)
+    except InputError as error:
+        raise InputError(f"task {shard.task.name}, example {question.example_id}: {error}") from None
     return Example(
         suite=shard.suite,
         model=shard.model.name,
@@ -158,17 +160,19 @@ def _example(shard: Shard, family: Task, question: Question, tokenizer: Any) -> 
         n_context=prompt.n_context,
         n_prompt=prompt.n,
         truncated=prompt.n_context < prompt.n_context_full,
-        answer_survives=_survives(question, prompt.context),
+        answer_survives=_survives(question, prompt.context) if shard.rendering.context else None,
         difference=prompt.difference,
     )
 
 
 def _survives(question: Question, left: str) -> bool | None:
     """Whether a reference stands, as words and in whatever case, in what is left of the context."""
-    words = [r for r in question.references if r.strip().lower() not in ("yes", "no", "")]
+    words = [r for r in question.references if re.sub(r"\W", "", r).lower() not in ("yes", "no", "")]
     there = [word for word in words if _holds_words(question.context, word)]
     return any(_holds_words(left, word) for word in there) if there else None
 
 
 def _holds_words(text: str, words: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(words.strip())}(?!\w)", text, re.IGNORECASE) is not None
+    """Letters and digits of the Latin alphabet end at others; most other scripts have no borders of words."""
+    body = r"\s+".join(map(re.escape, words.split()))
+    return re.search(rf"(?<![A-Za-z0-9])(?<!\d[.,]){body}(?![A-Za-z0-9])", text, re.IGNORECASE) is not None

@@ -6,7 +6,7 @@ fields. Files of one study, below `results/<study>/`:
 
     grid.jsonl                                   Expected, one per generation that must exist,
                                                  ExpectedCells, one per prompt of an attention suite
-    examples/<suite>.<task>.jsonl                Example
+    examples/<suite>.<model>.<task>.jsonl        Example
     <suite>/<shard_id>/attempt-NNN.json          Attempt, one per process start
     <suite>/<shard_id>/generations.jsonl         Generation | Failed, appended
     <suite>/<shard_id>/cells.jsonl               in an attention suite instead: Cell | World | Failed

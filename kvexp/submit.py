@@ -29,7 +29,8 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     results = root / "results" / selection.study.name
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
-    write_grid(results, made)
+    left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
+    write_grid(results, made, left_out)
     write_examples(results, wanted, _tokenizers(selection))
     todo = [s for s in wanted if not launch.is_complete(results, s)]
     for shard in wanted:

@@ -499,7 +499,9 @@ def test_a_begun_suite_keeps_its_grid_and_the_others_may_change(root, tmp_path, 
 def test_examples_are_tokenised_as_the_suite_renders_them(root, tmp_path):
     """`chat` of an attention suite is its own; the context's length does not hang on it."""
     write_examples(tmp_path, project.made(root), lambda name: tiny.tokenizer())
-    said = [json.loads(line) for line in (tmp_path / "examples/cells.prose.jsonl").read_bytes().splitlines()]
+    said = [
+        json.loads(line) for line in (tmp_path / "examples/cells.tiny.prose.jsonl").read_bytes().splitlines()
+    ]
     assert [e["example_id"] for e in said] == ["5-000", "5-001", "5-002"]
     questions = task("prose").load(3, 5, 256)
     for example, question in zip(said, questions, strict=True):

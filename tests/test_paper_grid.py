@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kvexp.cli import main
 from kvexp.compose import select
 from kvexp.config import TaskConf
 from kvexp.errors import ConfigError, NotFetched
@@ -152,9 +153,82 @@ def test_a_prompt_without_its_context_is_otherwise_the_same(root):
         (["yes"], "yes, said Ada", None),
         (["nothing of it"], "by Ada Lovelace", None),
         ([" "], "by", None),
+        (["YES."], "yes, said Ada", None),
+        (["Ada  Lovelace"], "by Ada\nLovelace", True),
+        (["5"], "costs 1.5 more", None),
     ],
 )
 def test_a_reference_survives_as_words(references, left, said):
     context = "A book by Ada Lovelace. Paragraph 1: one. Paragraph 10: text. yes, said Ada"
     question = Question(example_id="1", context=context, question="?", references=tuple(references))
     assert _survives(question, left) is said
+
+
+SMALL = """
+defaults: [base_study, _self_]
+name: small
+suites: [small]
+models: [one, two]
+"""
+
+
+@pytest.fixture
+def two_models(tmp_path, tiny_folder, records):
+    """A project with one LongBench suite on two models, and the words that run it."""
+    root = project.make(tmp_path / "project", tiny_folder)
+    project.write(root, "study/small", SMALL)
+    suite = project.SUITE.replace("name: mini", "name: small").replace("[words]", "[hotpotqa]")
+    project.write(root, "suite/small", suite.replace("context_tokens: 256", "context_tokens: 400"))
+    for name in ("one", "two"):
+        project.write(
+            root, f"model/{name}", f"defaults: [base_model, _self_]\nname: {name}\nsource: {tiny_folder}\n"
+        )
+    return root, ["study=small", "cluster=debug", "task.max_new_tokens=2", f"task.data_dir={records}"]
+
+
+def submitted(root, words, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    code = main(["submit", *words])
+    return code, capsys.readouterr().err
+
+
+def test_a_suite_may_be_run_model_by_model(two_models, monkeypatch, capsys):
+    root, words = two_models
+    for name in ("one", "two", "one"):
+        assert submitted(root, [*words, f"model={name}"], monkeypatch, capsys)[0] == 0
+    assert len(list((root / "results/small/small").glob("*/footer.json"))) == 4
+    names = sorted(path.name for path in (root / "results/small/examples").iterdir())
+    assert names == ["small.one.hotpotqa.jsonl", "small.two.hotpotqa.jsonl"]
+
+
+def test_other_answers_of_a_begun_suite_are_refused(two_models, records, monkeypatch, capsys):
+    root, words = two_models
+    assert submitted(root, words, monkeypatch, capsys)[0] == 0
+    file = records / "hotpotqa.jsonl"
+    file.write_text(file.read_text().replace('["Ada Lovelace"]', '["Charles Babbage"]'))
+    code, said = submitted(root, words, monkeypatch, capsys)
+    assert code == 4
+    assert "holds other examples than this configuration" in project.one_sentence(said)
+
+
+def test_a_begun_suite_whose_data_are_gone_stays_in_the_grid(two_models, no_hub, monkeypatch, capsys):
+    root, words = two_models
+    project.write(root, "study/small", SMALL.replace("[small]", "[small, mini]"))
+    assert submitted(root, [*words, "suite=small"], monkeypatch, capsys)[0] == 0
+    before = (root / "results/small/grid.jsonl").read_bytes()
+    code, said = submitted(root, [*words[:3], "suite=mini"], monkeypatch, capsys)
+    assert (code, said) == (0, "")
+    assert sorted((root / "results/small/grid.jsonl").read_bytes().splitlines()) == sorted(
+        before.splitlines()
+    )
+
+
+def test_a_prompt_that_cannot_be_made_names_its_record(two_models, records, monkeypatch, capsys):
+    root, words = two_models
+    file = records / "hotpotqa.jsonl"
+    lines = file.read_text().splitlines()
+    lines[1] = lines[1].replace("Who wrote it?", "Who wrote <|im_end|>?")
+    file.write_text("\n".join(lines) + "\n")
+    code, said = submitted(root, words, monkeypatch, capsys)
+    assert code == 2
+    assert "task hotpotqa, example hotpotqa-1: the question" in project.one_sentence(said)

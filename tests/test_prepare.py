@@ -45,7 +45,7 @@ def test_the_grid_is_every_row_in_order(folder, root):
 def test_an_example_says_what_was_asked_and_how_long_it_is(folder, root):
     prepare(folder, root)
     read = Reader[Example](Example)
-    examples = [read(line) for line in (folder / "examples/mini.words.jsonl").read_bytes().splitlines()]
+    examples = [read(line) for line in (folder / "examples/mini.tiny.words.jsonl").read_bytes().splitlines()]
     assert [e.example_id for e in examples] == [f"3-{n:03d}" for n in range(4)]
     for example in examples:
         assert example.question.startswith("What is the secret word for ")
@@ -98,11 +98,11 @@ def test_until_something_has_run_the_plan_may_change(folder, root, override):
     prepare(folder, root, override)
     after = contents(folder)
     assert after.keys() == before.keys()
-    assert after["examples/mini.words.jsonl"] != before["examples/mini.words.jsonl"]
+    assert after["examples/mini.tiny.words.jsonl"] != before["examples/mini.tiny.words.jsonl"]
 
 
 @pytest.mark.parametrize("body", [b"", b"garbage\n", b"\x00\xff" * 100])
-@pytest.mark.parametrize("name", [GRID, "examples/mini.words.jsonl"])
+@pytest.mark.parametrize("name", [GRID, "examples/mini.tiny.words.jsonl"])
 def test_a_broken_file_is_not_taken_for_ours(folder, root, name, body):
     prepare(folder, root)
     whole = contents(folder)

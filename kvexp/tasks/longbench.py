@@ -148,7 +148,7 @@ class Longbench(Task):
         if place.is_dir():
             if there := [place / one for one in candidates if (place / one).is_file()]:
                 return there[0], None
-        elif not place.exists():
+        elif not place.is_file():
             raise InputError(f"data_dir of {self.dataset} is not there: {place} is no folder and no zip")
         else:
             members = _members(place)
