@@ -158,6 +158,7 @@ def here(hub, root, tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_fetched_once_then_everything_runs_without_network(hub, kvexp, here, dead_url, tmp_path):
     """The one walk through real processes: look, fetch, run."""
     hub.cuts[HUB_FILE.filename] = [15_000_000]

@@ -465,7 +465,7 @@ def test_an_examples_record_tells_what_the_cut_left(tmp_path, tiny_folder):
     shards = project.made(root, f"task.hotpotqa.params.data_dir={data}")
     assert len({shard.shard_id for shard in shards}) == 2
     write_examples(tmp_path / "results", shards, lambda _: tokenizer("bytes"))
-    lines = (tmp_path / "results" / "examples" / "mini.hotpotqa.jsonl").read_bytes().splitlines()
+    lines = (tmp_path / "results" / "examples" / "mini.tiny.hotpotqa.jsonl").read_bytes().splitlines()
     read: Reader[Example] = Reader(Example)
     found = {example.references[0]: example for example in map(read, lines)}
     assert {
