@@ -236,6 +236,7 @@ def test_a_download_that_breaks_for_good_is_one_sentence_and_the_next_one_goes_o
     assert WEIGHTS[0] not in hub.downloads()
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_no_model_and_comes_again(hub, here, tmp_path):
     assert here("fetch", "study=hub")[0] == 0
     path = next((tmp_path / "home").rglob(f"snapshots/*/{WEIGHTS[0]}"))
@@ -247,6 +248,7 @@ def test_a_damaged_file_is_no_model_and_comes_again(hub, here, tmp_path):
     assert hub.downloads() == [WEIGHTS[0]]
 
 
+@pytest.mark.slow
 def test_without_network_one_sentence_says_so_at_once(kvexp, dead_url):
     start = time.monotonic()
     run = kvexp("fetch", "study=hub", url=dead_url)

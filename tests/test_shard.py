@@ -145,6 +145,7 @@ for line in sys.stdin:  # each line is a results folder: run the shard there in 
 TEN_EXAMPLES = "suite.n_examples=10;suite.shard_examples=10"
 
 
+@pytest.mark.slow
 def test_killed_at_ten_random_moments_and_resumed(tmp_path, root, tiny_folder):
     shard = project.made(root, *TEN_EXAMPLES.split(";"))[0]
     server = subprocess.Popen(

@@ -343,6 +343,7 @@ def test_a_registration_without_claims_explores(run, measured, shipped, tmp_path
     assert json.loads((measured / "verdicts.json").read_bytes())["claims"] == []
 
 
+@pytest.mark.slow
 def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, measured, tmp_path, shuffled):
     grid = planted.prompts()
     other = planted.write(tmp_path / "b" / "embedded", grid, World(), order=shuffled)

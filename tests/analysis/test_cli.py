@@ -71,6 +71,7 @@ def test_a_whole_study_is_decided(run, whole):
             assert all("state" not in answer for answer in group.values())
 
 
+@pytest.mark.slow
 def test_json_is_the_same_bytes_in_another_process(run, whole, quick):
     _, out, _ = run(whole, "--json")
     assert out.encode() == (whole / "verdicts.json").read_bytes()
@@ -83,6 +84,7 @@ def test_json_is_the_same_bytes_in_another_process(run, whole, quick):
     assert (again.returncode, again.stdout, again.stderr) == (0, out.encode(), b"")
 
 
+@pytest.mark.slow
 def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, tmp_path, shuffled):
     grid, world = planted.plan(examples=12), World(blame={"certificate": 1.0})
     usual = planted.write(tmp_path / "a" / "embedded", grid, world)
@@ -295,6 +297,7 @@ def test_an_internal_error_is_one_line_too(run, whole, monkeypatch):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_extra_arms_and_tasks_in_the_grid_change_no_verdict(run, tmp_path):
     grid, world = planted.plan(examples=12), World()
     floor = [
@@ -363,6 +366,7 @@ rate = { meaning = "induced failures of h2o", range = [0, 1] }
 """
 
 
+@pytest.mark.slow
 def test_a_new_claim_is_one_new_file_and_its_table(tmp_path, whole):
     for name in ("analysis", "kvexp", "preregistration"):
         ignore = shutil.ignore_patterns("__pycache__")

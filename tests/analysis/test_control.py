@@ -302,6 +302,7 @@ def test_it_stands_in_the_full_text_and_the_json_with_the_same_numbers(run, tmp_
     assert "induced-failure rate, 6k\n" in out
 
 
+@pytest.mark.slow
 def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuffled):
     grid = planted.paper(models=MODELS, examples=3)
     paper = planted.write(tmp_path / "paper", grid, planted.forgetful)

@@ -74,6 +74,7 @@ def test_every_figure_is_drawn_for_a_readme(drawn):
     assert "alike to top-k in 6 of 6 (prompt, layer); its error:" in words(figures["worlds"])
 
 
+@pytest.mark.slow
 def test_files_are_light_at_full_size(tell):
     """12,096 cells a budget, as the paper has."""
     cells = cell_frames.cells(prompts=36, offsets=(8,), layers=28, heads=12)
@@ -101,6 +102,7 @@ for path, text in outputs(describe(study, [one])):
 """
 
 
+@pytest.mark.slow
 def test_bytes_depend_neither_on_the_process_nor_on_matplotlib_settings(tmp_path):
     settings = tmp_path / "matplotlibrc"
     settings.write_text("font.size: 20\naxes.grid: True\nsvg.fonttype: path\nfigure.facecolor: red\n")
@@ -265,6 +267,7 @@ def test_a_study_is_written_as_text_json_figures_and_tables(run, measured):
     assert "attention; 2 of 12 prompts" in out
 
 
+@pytest.mark.slow
 def test_neither_the_order_of_lines_nor_a_second_run_changes_a_byte(run, tmp_path, shuffled):
     grid = planted.prompts()
     usual = planted.write(tmp_path / "a" / "embedded", grid, planted.World())

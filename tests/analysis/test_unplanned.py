@@ -64,6 +64,7 @@ def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(run, tm
         assert "accuracy, " not in page
 
 
+@pytest.mark.slow
 def test_generations_alone_leave_the_claims_about_cells_incomplete(run, tmp_path):
     folder = plant(tmp_path, planted.paper(examples=3))
     code, out, err = run(folder)
@@ -165,6 +166,7 @@ def test_a_registration_without_claims_waits_for_its_suites_too(run, whole, tmp_
     assert "  not in the grid yet: attention\n" in out
 
 
+@pytest.mark.slow
 def test_a_study_with_all_its_suites_has_no_word_of_it(run, tmp_path):
     grid = [*planted.plan(examples=2), *planted.prompts()]
     folder = planted.write(tmp_path / "embedded", grid, World())
