@@ -301,7 +301,7 @@ def _download_all(
 
 
 def _download(item: Item, commit: str, name: str, advance: Callable[[float], object]) -> None:
-    """One file into the cache. A cut connection is taken up again at the byte where it broke."""
+    """One file into the cache. Within one process a cut connection goes on from the pieces that are there."""
     from huggingface_hub import hf_hub_download
 
     damaged = hub.cached(item.repo, name, commit, item.kind, item.where) is not None

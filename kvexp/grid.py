@@ -39,8 +39,8 @@ def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
     """All shards of the study, in order. Raises ConfigError if two rows would have the same key.
 
     `absent` says what becomes of a task whose data are not on this machine: `refuse` raises NotFetched,
-    `leave_out` does so only if the command chose the task and its suite, `assume` counts on as many examples
-    as the suite asks for, under ids that are none.
+    `leave_out` does so only if the command chose its suite and else leaves the whole suite out, `assume`
+    counts on as many examples as the suite asks for, under ids that are none.
     """
     digests = {kind: protocol_digest(kind, _parts(selection, kind)) for kind in ("generations", "cells")}
     made = [shard for suite in selection.suites for shard in _suite_shards(selection, suite, digests, absent)]
@@ -104,7 +104,7 @@ def _task_shards(
     with named(f"conf/task/{conf.name}.yaml"):
         family = family_of(conf)
     with named(f"conf/suite/{suite.name}.yaml"):
-        ids = _example_ids(selection, suite, conf, family, absent)
+        ids = _example_ids(suite, family, absent)
         if isinstance(suite, SuiteConf):
             _check_suite(selection, suite, conf, family)
         if isinstance(suite, AttentionConf):
@@ -142,13 +142,7 @@ def _task_shards(
         )
 
 
-def _example_ids(
-    selection: Selection,
-    suite: SuiteConf | AttentionConf,
-    conf: TaskConf,
-    family: Task,
-    absent: Absent,
-) -> list[str]:
+def _example_ids(suite: SuiteConf | AttentionConf, family: Task, absent: Absent) -> list[str]:
     try:
         return family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
     except NotFetched:

@@ -490,6 +490,23 @@ def generation(row: Expected, answer: dict[str, Any]) -> Generation:
     )
 
 
+def edit(line: bytes, **changes: Any) -> bytes:
+    """A line of a log with other values."""
+    return compact({**json.loads(line), **changes}) + b"\n"
+
+
+def compact(record: Any) -> bytes:
+    """JSON as kvexp spells it."""
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def restate(path: Path, **changes: Any) -> Attempt:
+    """Change what an attempt states; returns what it was."""
+    before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
+    path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
+    return before
+
+
 def lines(rows: Iterable[msgspec.Struct]) -> bytes:
     """JSON lines."""
     return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)

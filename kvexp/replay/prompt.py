@@ -126,7 +126,7 @@ def _encode_context(
     ids, offsets = list(encoded["input_ids"]), encoded["offset_mapping"]
     n = len(ids)
     if limit is None or n <= limit:
-        places = [(left, right, 0) for left, right in [(0, n)]]
+        places = [(0, n, 0)]
     else:
         head = limit - limit // 2
         places = [(0, head, 0), (n - limit // 2, n, n - limit)]

@@ -15,7 +15,7 @@ from analysis.load.grid import ResultsError
 from analysis.load.plan import disagreement
 from kvexp import records
 from tests import planted
-from tests.planted import LONG, SHORT, World
+from tests.planted import LONG, SHORT, World, compact, edit, restate
 
 WORDS = f"{SHORT}.smollm2-135m.words.000"
 FACTS = f"{SHORT}.smollm2-135m.facts.000"
@@ -31,22 +31,6 @@ def rewrite(shard, change):
     log = shard / "generations.jsonl"
     log.write_bytes(b"".join(change(log.read_bytes().splitlines(keepends=True))))
     planted.close(shard)
-
-
-def edit(line, **changes):
-    return compact({**json.loads(line), **changes}) + b"\n"
-
-
-def compact(record):
-    """JSON as kvexp spells it."""
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def restate(path, **changes):
-    """Change what an attempt states; returns what it was."""
-    before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
-    path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
-    return before
 
 
 def test_a_sound_study_loads_whole(whole, owners):

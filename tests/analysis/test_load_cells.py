@@ -6,7 +6,6 @@ import math
 import re
 import shutil
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +14,7 @@ from analysis.load import load
 from analysis.load.plan import DesignParams, Prompt, cell_disagreement
 from kvexp import records
 from tests import planted
-from tests.planted import ATTENTION, DELTA, FLOOR, SHORT, Heads, World
+from tests.planted import ATTENTION, DELTA, FLOOR, SHORT, Heads, World, compact, edit, restate
 
 SHARD = "attention.smollm2-135m.prose.000"
 KEY = records.CellKey._fields
@@ -32,19 +31,6 @@ def rewrite(shard, change):
     log = shard / "cells.jsonl"
     log.write_bytes(b"".join(change(log.read_bytes().splitlines(keepends=True))))
     planted.close(shard)
-
-
-def edit(line, **changes):
-    return compact({**json.loads(line), **changes}) + b"\n"
-
-
-def compact(record):
-    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def restate(path, **changes):
-    before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
-    path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
 
 
 def reconfigure(shard, **changes):
