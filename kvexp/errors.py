@@ -1,13 +1,20 @@
 """Errors that a person can act on: each message says what, where and what to do (leaf: stdlib only)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
 class KvexpError(Exception):
-    """A mistake with a one-sentence explanation; the command line prints it and exits with `exit_code`."""
+    """A mistake with a one-sentence explanation; the command line prints it and exits with `exit_code`.
+
+    `details` are lines printed below the sentence, for instance the files that it speaks of.
+    """
 
     exit_code = 2
+
+    def __init__(self, sentence: str, details: Iterable[str] = ()) -> None:
+        super().__init__(sentence)
+        self.details = tuple(details)
 
 
 class ConfigError(KvexpError):

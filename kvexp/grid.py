@@ -9,7 +9,8 @@ from kvexp.design import design
 from kvexp.errors import ConfigError, NotFetched, named
 from kvexp.families import family_of
 from kvexp.places import places
-from kvexp.provenance import protocol_digest
+from kvexp.prereg.seal import Manifest
+from kvexp.provenance import protocol_manifest
 from kvexp.records import ID_LENGTH
 from kvexp.replay.arm import Arm
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
@@ -42,7 +43,7 @@ def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
     `leave_out` does so only if the command chose its suite and else leaves the whole suite out, `assume`
     counts on as many examples as the suite asks for, under ids that are none.
     """
-    digests = {kind: protocol_digest(kind, _parts(selection, kind)) for kind in ("generations", "cells")}
+    digests = {kind: one.digest for kind, one in protocols(selection).items()}
     made = [shard for suite in selection.suites for shard in _suite_shards(selection, suite, digests, absent)]
     if longest := [s.shard_id for s in made if len(s.shard_id) > ID_LENGTH]:
         raise ConfigError(f"a shard id has at most {ID_LENGTH} characters, shorten a name in {longest[0]!r}")
@@ -76,6 +77,11 @@ def _refuse_twice(arms: list[Arm]) -> None:
         name, *axes = twice[0]
         place = " ".join(str(axis) for axis in axes if axis is not None)
         raise ConfigError(f"arms lists {name} twice{f' at {place}' if place else ''}")
+
+
+def protocols(selection: Selection) -> dict[str, Manifest]:
+    """By kind of row, the files that make the study's rows; their digests stand in every attempt."""
+    return {kind: protocol_manifest(kind, _parts(selection, kind)) for kind in ("generations", "cells")}
 
 
 def _parts(selection: Selection, kind: str) -> set[str]:

@@ -4,8 +4,9 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 """
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvexp.shard_log import on_disk, replace
 from kvexp.tasks import Question, Task
 
 GRID = "grid.jsonl"
+Asked = tuple[dict[str, str], list[str]]  # of one example: digests of its segments, references
 
 
 def grid_bytes(made: list[Shard]) -> bytes:
@@ -100,9 +102,7 @@ def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callabl
 def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) -> None:
     """All examples of a shard's task, not only the shard's own."""
     family = family_of(shard.task)
-    with named(f"task {shard.task.name} of suite {shard.suite}"):
-        count = counter(load_tokenizer(shard.model.name)) if family.is_sized else None
-        questions = family.load(shard.n_examples, shard.example_seed, shard.context_tokens, count)
+    questions = _questions(shard, family, load_tokenizer)
     if _holds(path, family, questions):
         return
     if path.exists() and shard.suite in _begun(path.parent.parent):
@@ -114,7 +114,45 @@ def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) 
     replace(path, b"".join(encode(e) + b"\n" for e in examples))
 
 
+def _questions(shard: Shard, family: Task, load_tokenizer: Callable[[str], Any]) -> list[Question]:
+    with named(f"task {shard.task.name} of suite {shard.suite}"):
+        count = counter(load_tokenizer(shard.model.name)) if family.is_sized else None
+        return family.load(shard.n_examples, shard.example_seed, shard.context_tokens, count)
+
+
+def questions_digests(made: Iterable[Shard], load_tokenizer: Callable[[str], Any]) -> Iterator[str]:
+    """For each shard what `questions_digest` says of its examples; a task is loaded once."""
+    loaded: dict[tuple[str, str, str], dict[str, Asked]] = {}
+    for shard in made:
+        names = (shard.suite, shard.model.name, shard.task.name)
+        if names not in loaded:
+            family = family_of(shard.task)
+            questions = _questions(shard, family, load_tokenizer)
+            loaded[names] = {q.example_id: (_segments(family, q), list(q.references)) for q in questions}
+        yield questions_digest({i: loaded[names][i] for i in shard.example_ids})
+
+
+def questions_digest(asked: Mapping[str, Asked]) -> str:
+    """sha256 of what is asked, example by example: id, digests of the prompt's segments, references.
+
+    `examples/` states the same three of every example, so that it can be checked against a seal.
+    """
+    total = hashlib.sha256()
+    for example_id, (segments, references) in asked.items():
+        total.update(json.dumps([example_id, segments, references], sort_keys=True).encode() + b"\n")
+    return total.hexdigest()
+
+
 _example_reader: Reader[Example] = Reader(Example)
+
+
+def asked_of(path: Path) -> dict[str, Asked]:
+    """What a file of examples says is asked, by example. Raises IntegrityError for other files."""
+    try:
+        found = [_example_reader(line) for line in path.read_bytes().splitlines()]
+    except RecordError as error:
+        raise IntegrityError(f"{path} holds no examples ({error}): restore it") from None
+    return {one.example_id: (one.segments, one.references) for one in found}
 
 
 def _holds(path: Path, family: Task, questions: list[Question]) -> bool:

@@ -1,6 +1,5 @@
 """Where data comes from: code digest, commit, versions, host, job. Facts only, all times UTC."""
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -8,6 +7,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+
+from kvexp.prereg.seal import Manifest, manifest
 
 PACKAGE = Path(__file__).parent
 # What makes data. A generation made under another digest is another experiment.
@@ -41,25 +42,23 @@ PART_FOLDERS = ("design", "scores", "tasks")
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "networkx", "hydra-core", "submitit", "msgspec")
 
 
-def protocol_digest(kind: str, used: Collection[str], package: Path = PACKAGE) -> str:
-    """sha256 over the names and bytes of the files that make a study's rows of one kind.
+def protocol_manifest(kind: str, used: Collection[str], package: Path | None = None) -> Manifest:
+    """The files that make a study's rows of one kind; its digest is the protocol digest of attempts.
 
     `kind` is generations or cells; `used` names the study's parts, as `scores/window`. A part that a study
     does not use makes none of its data: adding one changes no digest.
     """
+    package = package or PACKAGE
     others = {name for other, names in ONLY.items() if other != kind for name in names}
-    total = hashlib.sha256()
+    files = []
     for name in PROTOCOL_FILES:
         path = package / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for file in path.rglob("*.py") if path.is_dir() else [path]:
             inside = file.relative_to(package)
-            if inside.as_posix() in others:
-                continue
-            if _is_part(inside) and inside.with_suffix("").as_posix() not in used:
-                continue
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            total.update(f"{digest}  {inside.as_posix()}\n".encode())
-    return total.hexdigest()
+            is_unused = _is_part(inside) and inside.with_suffix("").as_posix() not in used
+            if inside.as_posix() not in others and not is_unused:
+                files.append(f"{package.name}/{inside.as_posix()}")
+    return manifest(package.parent, files)
 
 
 def _is_part(inside: Path) -> bool:

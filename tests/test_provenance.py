@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from kvexp import provenance
-from kvexp.provenance import PACKAGE, git_state, protocol_digest
+from kvexp.provenance import PACKAGE, git_state, protocol_manifest
 
 USED = {"scores/window", "design/topk", "tasks/words"}
 
@@ -18,16 +18,17 @@ def package(tmp_path):
 
 
 def test_a_copy_elsewhere_has_the_same_digest(package):
-    assert protocol_digest("generations", USED, package) == protocol_digest("generations", USED)
+    here = protocol_manifest("generations", USED)
+    assert protocol_manifest("generations", USED, package) == here
 
 
 def test_adding_a_part_or_changing_one_that_is_not_used_changes_nothing(package):
-    before = protocol_digest("generations", USED, package)
+    before = protocol_manifest("generations", USED, package).digest
     for folder in ("scores", "design", "tasks"):
         (package / folder / "mine.py").write_text("x = 1\n")
     (package / "scores/accumulated.py").write_text("x = 1\n")
-    assert protocol_digest("generations", USED, package) == before
-    assert protocol_digest("generations", {*USED, "scores/mine"}, package) != before
+    assert protocol_manifest("generations", USED, package).digest == before
+    assert protocol_manifest("generations", {*USED, "scores/mine"}, package).digest != before
 
 
 @pytest.mark.parametrize(
@@ -49,30 +50,30 @@ def test_adding_a_part_or_changing_one_that_is_not_used_changes_nothing(package)
     ],
 )
 def test_a_change_of_what_makes_the_data_changes_the_digest(package, name):
-    before = protocol_digest("generations", USED, package)
+    before = protocol_manifest("generations", USED, package).digest
     with (package / name).open("a") as file:
         file.write("# a comment counts: what ran is what is named\n")
-    assert protocol_digest("generations", USED, package) != before
+    assert protocol_manifest("generations", USED, package).digest != before
 
 
 def test_a_new_helper_of_parts_counts(package):
-    before = protocol_digest("generations", USED, package)
+    before = protocol_manifest("generations", USED, package).digest
     (package / "tasks/_new.py").write_text("")
-    assert protocol_digest("generations", USED, package) != before
+    assert protocol_manifest("generations", USED, package).digest != before
 
 
 def test_moving_code_between_files_counts(package):
-    before = protocol_digest("generations", USED, package)
+    before = protocol_manifest("generations", USED, package).digest
     (package / "draws.py").rename(package / "replay" / "draws.py")
     (package / "draws.py").write_text("")
-    assert protocol_digest("generations", USED, package) != before
+    assert protocol_manifest("generations", USED, package).digest != before
 
 
 @pytest.mark.parametrize("name", ["cli.py", "launch.py", "status.py", "config.py", "terminal.py"])
 def test_what_makes_no_data_does_not_count(package, name):
-    before = protocol_digest("generations", USED, package)
+    before = protocol_manifest("generations", USED, package).digest
     (package / name).write_text("")
-    assert protocol_digest("generations", USED, package) == before
+    assert protocol_manifest("generations", USED, package).digest == before
 
 
 def test_git_state(tmp_path):
