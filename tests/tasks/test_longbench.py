@@ -472,8 +472,9 @@ def test_a_damaged_archive_is_a_sentence(tmp_path):
     [
         ({"dataset": "hotpot"}, "did you mean 'hotpotqa'"),
         ({"dataset": "hotpotqa", "data_dir": " "}, "data_dir must be"),
-        ({"dataset": "hotpotqa", "data_dir": 3}, "data_dir must be"),
+        ({"dataset": "hotpotqa", "data_dir": 3}, "'data_dir' of 'longbench' must be str"),
         ({"dataset": "hotpotqa", "file": "../x"}, "file must be"),
+        ({"dataset": "hotpotqa", "sha256": "x"}, "sha256 has 64 hexadecimal digits"),
         ({"dataset": "hotpotqa", "folder": "x"}, "no parameter 'folder'"),
         ({}, "dataset"),
     ],
