@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from hydra import compose, initialize_config_dir
+from hydra.conf import HydraConf
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -44,6 +45,8 @@ def _register() -> None:
     for group, schemas in SCHEMAS.items():
         for name, schema in schemas.items():
             store.store(group=group, name=name, node=schema)
+    # Hydra composes its own launchers, sweepers and loggers with every file: two thirds of the time, unused.
+    store.store(group="hydra", name="config", node=HydraConf(defaults=[]))
 
 
 _register()

@@ -175,6 +175,12 @@ class AttentionConf(SuiteBase):
             raise ConfigError(f"{where}: at a world_budget of 1 nothing is evicted that could be changed")
         if self.worlds < 1:
             raise ConfigError(f"{where}: worlds is at least 1 (world_examples: 0 leaves them out)")
+        _not_the_name(
+            where,
+            score_params=self.score_params,
+            design_params=self.design_params,
+            rotation_score_params=self.rotation_score_params,
+        )
 
 
 @dataclass
@@ -261,6 +267,12 @@ class ArmConf:
     def __post_init__(self) -> None:
         if self.estimator not in ("plain", "hajek"):
             raise ConfigError(f"arm {self.name}: estimator is plain or hajek, got {self.estimator!r}")
+        _not_the_name(
+            f"arm {self.name}",
+            score_params=self.score_params,
+            aware_score_params=self.aware_score_params,
+            design_params=self.design_params,
+        )
 
 
 @dataclass
@@ -316,6 +328,12 @@ def _check_grid(where: str, conditions: list[str], budgets: list[float], seeds: 
         raise ConfigError(f"{where}: a condition is aware or stream, got {unknown[0]!r}")
     if bad_seeds := [s for s in seeds if not 0 <= s < 2**31]:
         raise ConfigError(f"{where}: a seed is at least 0 and below 2^31, got {bad_seeds[0]}")
+
+
+def _not_the_name(where: str, **all_params: dict[str, Any]) -> None:
+    for field_name, params in all_params.items():
+        if "name" in params:  # Python would take it for the part's own
+            raise ConfigError(f"{where}: {field_name} cannot set 'name': no part has such a parameter")
 
 
 def _some(where: str, name: str, values: list[Any]) -> None:

@@ -1,7 +1,8 @@
 """`kvexp fetch`: bring what the chosen suites need to this machine, on a login node with network.
 
 Weights come as safetensors with their JSON and tokenizer files, never pickled and never with code. What is
-there is skipped, so an interrupted fetch goes on where it stopped: at the file that was under way.
+there is skipped, so a killed fetch goes on at the file that was under way, from its beginning: the hub's
+library keeps nothing of it that another process could use.
 """
 
 import logging
@@ -23,7 +24,7 @@ from kvexp.config import ModelConf, TaskConf
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched
 from kvexp.families import family_of
 from kvexp.launch import model_source
-from kvexp.tasks import HubFile
+from kvexp.tasks import HubFile, Task
 from kvexp.terminal import printable
 from kvexp.weights import INDEX, SINGLE, TOKENIZERS, gigabytes
 
@@ -109,7 +110,7 @@ def _items(models: list[ModelConf], tasks: list[TaskConf]) -> list[Item]:
     data = _sources(tasks)
     return [
         *(_model_item(model) for model in models if hub.is_hub(model)),
-        *(_data_item(source, names) for source, names in data.items()),
+        *(_data_item(source, readers) for source, readers in data.items()),
     ]
 
 
@@ -126,24 +127,36 @@ def _model_item(model: ModelConf) -> Item:
     return Item(name, where, model.source, model.revision, "model", model_files, is_there)
 
 
-def _data_item(source: HubFile, names: list[str]) -> Item:
+def _data_item(source: HubFile, readers: dict[str, Task]) -> Item:
+    def is_there() -> bool:
+        """Whether all may use the file: it may be here, and another one than is pinned."""
+        try:
+            for family in readers.values():
+                family.example_ids(1, 0, 1)
+        except NotFetched:
+            return False
+        except InputError:  # fetching again would not mend it; it is said in the end
+            return True
+        return True
+
     return Item(
-        name=f"data of {', '.join(names)}",
+        name=f"data of {', '.join(readers)}",
         where="the task's data",
         repo=source.repo,
         revision=source.revision,
         kind="dataset",
         choose=lambda there: [name for name in there if name == source.filename],
-        is_there=lambda: hub.file(source) is not None,
+        is_there=is_there,
     )
 
 
-def _sources(tasks: list[TaskConf]) -> dict[HubFile, list[str]]:
+def _sources(tasks: list[TaskConf]) -> dict[HubFile, dict[str, Task]]:
     """Files of the hub that tasks read, with the tasks."""
-    found: dict[HubFile, list[str]] = {}
+    found: dict[HubFile, dict[str, Task]] = {}
     for conf in tasks:
-        if (source := family_of(conf).source()) is not None:
-            found.setdefault(source, []).append(conf.name)
+        family = family_of(conf)
+        if (source := family.source()) is not None:
+            found.setdefault(source, {})[conf.name] = family
     return found
 
 
@@ -235,7 +248,9 @@ def _checked(item: Item, info: Any) -> tuple[str, dict[str, int]]:
 
 def _wanted(item: Item, commit: str, name: str, size: int) -> Wanted:
     path = hub.cached(item.repo, name, commit, item.kind, item.where)
-    return Wanted(name, size, path is not None and path.is_file() and path.stat().st_size == size)
+    is_whole = path is not None and path.is_file() and path.stat().st_size == size
+    # Data are one file: it is missing, or another one than is pinned, whatever its size.
+    return Wanted(name, size, is_whole and item.kind == "model")
 
 
 def _bytes(files: list[Wanted]) -> int:
@@ -255,6 +270,7 @@ def _print_sizes(
         console.print(table)
         room = "unknown" if free is None else gigabytes(free)
         console.print(f"{gigabytes(to_load)} in all, {room} free in {_cache()}")
+        console.print("whole files stay if this is killed; the one under way begins again")
 
 
 def _cache() -> Path:
@@ -304,7 +320,9 @@ def _download(item: Item, commit: str, name: str, advance: Callable[[float], obj
     """One file into the cache. Within one process a cut connection goes on from the pieces that are there."""
     from huggingface_hub import hf_hub_download
 
-    damaged = hub.cached(item.repo, name, commit, item.kind, item.where) is not None
+    damaged = hub.cached(item.repo, name, commit, item.kind, item.where)
+    if damaged is not None:  # the library would load the right bytes and leave this name with the wrong ones
+        damaged.unlink(missing_ok=True)
     with _said(item):
         hf_hub_download(
             item.repo,
@@ -313,7 +331,7 @@ def _download(item: Item, commit: str, name: str, advance: Callable[[float], obj
             # A branch leaves its name in the cache, under which it is then found.
             revision=commit if hub.COMMIT.fullmatch(item.revision or "") else item.revision,
             etag_timeout=ASK_SECONDS,
-            force_download=damaged,
+            force_download=damaged is not None,
             tqdm_class=_bar(advance),
         )
 

@@ -1,12 +1,13 @@
 """From a study to what must exist: suites -> ordered shards -> generations or cells."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, ClusterConf, ModelConf, SuiteConf, TaskConf
 from kvexp.design import design
-from kvexp.errors import ConfigError, NotFetched, named
+from kvexp.errors import ConfigError, InputError, NotFetched, named
 from kvexp.families import family_of
 from kvexp.places import places
 from kvexp.prereg.seal import Manifest
@@ -18,6 +19,24 @@ from kvexp.scores import score
 from kvexp.tasks import Task
 
 Absent = Literal["refuse", "leave_out", "assume"]
+WrittenIds = Mapping[tuple[str, str], list[str]]  # of examples, by suite and task
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """Where the ids of examples come from: the data, else what is written down, else `absent` decides."""
+
+    absent: Absent
+    written: WrittenIds | None
+
+    def ids(self, suite: SuiteConf | AttentionConf, task: str, family: Task) -> list[str]:
+        try:
+            return family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+        except InputError as error:
+            if self.written is None and (self.absent != "assume" or not isinstance(error, NotFetched)):
+                raise
+            ids = (self.written or {}).get((suite.name, task))
+            return ids or [f"unknown-{i:03d}" for i in range(suite.n_examples)]
 
 
 def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
@@ -36,15 +55,17 @@ def chosen(made: list[Shard], selection: Selection) -> list[Shard]:
     return found
 
 
-def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
+def shards(selection: Selection, absent: Absent = "refuse", written: WrittenIds | None = None) -> list[Shard]:
     """All shards of the study, in order. Raises ConfigError if two rows would have the same key.
 
     `absent` says what becomes of a task whose data are not on this machine: `refuse` raises NotFetched,
     `leave_out` does so only if the command chose its suite and else leaves the whole suite out, `assume`
-    counts on as many examples as the suite asks for, under ids that are none.
+    counts on as many examples as the suite asks for, under ids that are none. With `written`, data that
+    cannot be read stop nothing, whatever the reason: examples are those written down, or assumed.
     """
     digests = {kind: one.digest for kind, one in protocols(selection).items()}
-    made = [shard for suite in selection.suites for shard in _suite_shards(selection, suite, digests, absent)]
+    source = _Examples(absent, written)
+    made = [shard for suite in selection.suites for shard in _suite_shards(selection, suite, digests, source)]
     if longest := [s.shard_id for s in made if len(s.shard_id) > ID_LENGTH]:
         raise ConfigError(f"a shard id has at most {ID_LENGTH} characters, shorten a name in {longest[0]!r}")
     for suite in selection.suites:
@@ -55,7 +76,7 @@ def shards(selection: Selection, absent: Absent = "refuse") -> list[Shard]:
 
 
 def _suite_shards(
-    selection: Selection, suite: SuiteConf | AttentionConf, digests: dict[str, str], absent: Absent
+    selection: Selection, suite: SuiteConf | AttentionConf, digests: dict[str, str], source: _Examples
 ) -> list[Shard]:
     """The shards of a suite: all, or none, since a suite that has been begun may not grow."""
     try:
@@ -63,10 +84,10 @@ def _suite_shards(
             shard
             for model in selection.models_of(suite.name)
             for name in suite.tasks
-            for shard in _task_shards(selection, suite, model, selection.tasks[name], digests, absent)
+            for shard in _task_shards(selection, suite, model, selection.tasks[name], digests, source)
         ]
     except NotFetched:
-        if absent == "leave_out" and suite.name not in selection.chosen["suite"]:
+        if source.absent == "leave_out" and suite.name not in selection.chosen["suite"]:
             return []
         raise
 
@@ -105,12 +126,11 @@ def _task_shards(
     model: ModelConf,
     conf: TaskConf,
     digests: dict[str, str],
-    absent: Absent,
+    source: _Examples,
 ) -> Iterator[Shard]:
-    with named(f"conf/task/{conf.name}.yaml"):
-        family = family_of(conf)
+    family = family_of(conf)
     with named(f"conf/suite/{suite.name}.yaml"):
-        ids = _example_ids(suite, family, absent)
+        ids = source.ids(suite, conf.name, family)
         if isinstance(suite, SuiteConf):
             _check_suite(selection, suite, conf, family)
         if isinstance(suite, AttentionConf):
@@ -146,15 +166,6 @@ def _task_shards(
             world_ids=[i for i in common["example_ids"] if i in ids[: suite.world_examples]],
             protocol_digest=digests["cells"],
         )
-
-
-def _example_ids(suite: SuiteConf | AttentionConf, family: Task, absent: Absent) -> list[str]:
-    try:
-        return family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-    except NotFetched:
-        if absent != "assume":
-            raise
-        return [f"unknown-{i:03d}" for i in range(suite.n_examples)]
 
 
 def _check_suite(selection: Selection, suite: SuiteConf, conf: TaskConf, family: Task) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from kvexp.config import ModelConf, is_folder
 from kvexp.errors import ConfigError, NotFetched
-from kvexp.tasks import HubFile
 from kvexp.weights import lacking
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -47,11 +46,6 @@ def snapshot(model: ModelConf) -> Path | None:
     """Where the cache holds this state of a model, whole or not."""
     found = cached(model.source, "config.json", model.revision, "model", f"model.{model.name}.source")
     return found and found.parent
-
-
-def file(source: HubFile) -> Path | None:
-    """A data file in the cache."""
-    return cached(source.repo, source.filename, source.revision, "dataset", "its repository")
 
 
 def cached(repo: str, filename: str, revision: str | None, kind: str, where: str) -> Path | None:

@@ -4,25 +4,29 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from kvexp.compose import Selection
-from kvexp.config import AttentionConf, SuiteConf
+from kvexp.config import AttentionConf, ModelConf, SuiteConf, is_folder
 from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
 from kvexp.grid import chosen, expected_minutes, shards
 from kvexp.launch import model_source
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
+from kvexp.terminal import printable
+from kvexp.weights import lacking
 
 
 def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Counts by suite, task and arm, and minutes expected from measured rates (null without one).
 
     Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
-    are the words that made the selection: the command that gets what is missing repeats them.
+    are the words that made the selection: the command that gets what is missing repeats them. A suite's
+    `by_hand` names what of its `missing` no command gets.
     """
     made = chosen(shards(selection, "assume"), selection)
     minutes = [expected_minutes(shard, selection.cluster) for shard in made]
@@ -31,7 +35,7 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
         _suite(name, selection, [s for s in made if s.suite == name], lacks)
         for name in dict.fromkeys(shard.suite for shard in made)
     ]
-    missing = any(suite["missing"] for suite in suites)
+    to_fetch = any(suite["missing"].keys() - suite["by_hand"] for suite in suites)
     return {
         "study": selection.study.name,
         "cluster": selection.cluster.name,
@@ -40,7 +44,7 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
         "cells": sum(map(_cells, made)),
         "expected_minutes": _total(minutes),
         "suites": suites,
-        "fetch": shlex.join(["kvexp", "fetch", *_fetch_words(overrides)]) if missing else None,
+        "fetch": shlex.join(["kvexp", "fetch", *_fetch_words(overrides)]) if to_fetch else None,
         "shard_ids": [shard.shard_id for shard in made],
     }
 
@@ -50,35 +54,51 @@ def _fetch_words(overrides: Sequence[str]) -> list[str]:
 
 
 class _Lacks:
-    """What a suite's models and tasks lack on this machine: names with the reason."""
+    """What a suite's models and tasks lack on this machine: names with the error that says why."""
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.model = cache(self._model)
 
-    def _model(self, name: str) -> str | None:
+    def _model(self, name: str) -> InputError | None:
         model = next(m for m in self.selection.models if m.name == name)
         if model.source == "embedded":  # comes with the installation, and is converted when it is needed
             return None
         try:
-            model_source(model)
+            if is_folder(model.source):
+                check_folder(model)
+            else:
+                model_source(model)
         except InputError as error:
-            return str(error)
+            return error
         return None
 
-    def task(self, name: str, suite: SuiteConf | AttentionConf) -> str | None:
+    def task(self, name: str, suite: SuiteConf | AttentionConf) -> NotFetched | None:
         conf = self.selection.tasks[name]
         try:
             family = family_of(conf)
             family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
         except NotFetched as error:
-            return str(error)
+            return error
         return None
 
-    def __call__(self, suite: SuiteConf | AttentionConf, made: list[Shard]) -> dict[str, str]:
+    def __call__(self, suite: SuiteConf | AttentionConf, made: list[Shard]) -> dict[str, InputError]:
         models = {f"model {s.model.name}": self.model(s.model.name) for s in made}
         tasks = {f"data of {name}": self.task(name, suite) for name in {s.task.name: 0 for s in made}}
-        return {name: reason for name, reason in {**models, **tasks}.items() if reason is not None}
+        return {name: error for name, error in {**models, **tasks}.items() if error is not None}
+
+
+def check_folder(model: ModelConf) -> None:
+    """Raises InputError for a local folder that is not there or not whole, naming the override."""
+    other = f"set model.{model.name}.source to another folder"
+    try:
+        folder = Path(model.source).expanduser()
+    except RuntimeError as error:  # a user whose home is unknown
+        raise InputError(f"model {model.name}: {model.source}: {error}: {other}") from None
+    if not folder.is_dir():
+        raise InputError(f"model {model.name}: the folder {folder} is missing: make it, or {other}")
+    if (name := lacking(folder)) is not None:
+        raise InputError(f"model {model.name}: {name} is missing in {folder} or damaged: add it, or {other}")
 
 
 def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_Lacks") -> Iterator[str]:
@@ -93,6 +113,7 @@ def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_La
 
 def _suite(name: str, selection: Selection, made: list[Shard], lacks: _Lacks) -> dict[str, Any]:
     suite = next(s for s in selection.suites if s.name == name)
+    missing = lacks(suite, made)
     return {
         "suite": name,
         "models": list(dict.fromkeys(shard.model.name for shard in made)),
@@ -105,7 +126,8 @@ def _suite(name: str, selection: Selection, made: list[Shard], lacks: _Lacks) ->
         "cells": sum(map(_cells, made)),
         "cells_by_budget": _by_budget(made),
         "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
-        "missing": lacks(suite, made),
+        "missing": {name: str(error) for name, error in missing.items()},
+        "by_hand": [name for name, error in missing.items() if not isinstance(error, NotFetched)],
         "remarks": list(_remarks(selection, suite, lacks)),
     }
 
@@ -166,8 +188,10 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
     for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
         console.print(remark, markup=False)
     for s in suites:
-        if s["missing"]:
-            console.print(f"not on this machine, for suite {s['suite']}: {', '.join(s['missing'])}")
+        if to_fetch := [name for name in s["missing"] if name not in s["by_hand"]]:
+            console.print(f"not on this machine, for suite {s['suite']}: {', '.join(to_fetch)}")
+    for reason in dict.fromkeys(s["missing"][name] for s in suites for name in s["by_hand"]):
+        console.print(printable(reason), markup=False)
     if plan["fetch"]:
         console.print(f"to get it, where there is a network: {plan['fetch']}")
 

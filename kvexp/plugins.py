@@ -8,6 +8,8 @@ import dataclasses
 import difflib
 import importlib
 import pkgutil
+import types
+import typing
 from typing import Any, TypeVar
 
 from kvexp.errors import ConfigError
@@ -56,14 +58,15 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
     """The part with its parameters set. Raises ConfigError for a parameter that does not fit."""
     cls = part(package, name, base)
     kind = _kind(package)
-    fields = {f.name: f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    declared = _types(cls) if fields else {}
     for key, value in params.items():
         if key not in fields:
             raise ConfigError(
                 f"{kind} {name!r} has no parameter {key!r}; "
                 f"{suggest(key, sorted(fields)) if fields else 'it has none'}"
             )
-        _check_type(name, key, value, fields[key].type)
+        _check_type(name, key, value, declared[key])
     try:
         # Parts are hashable, so that equal ones share their work; lists are not.
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in params.items()})
@@ -71,7 +74,36 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
         raise ConfigError(f"{kind} {name!r} cannot be built: {error}") from None
 
 
+def _types(cls: type) -> dict[str, Any]:
+    """Annotations as types, also where a module writes them as texts."""
+    try:
+        return typing.get_type_hints(cls)
+    except (NameError, TypeError) as error:
+        raise ConfigError(f"the types of {cls.__name__} cannot be read: {error}") from None
+
+
 def _check_type(name: str, key: str, value: Any, declared: Any) -> None:
+    if not _fits(value, declared):
+        raise ConfigError(f"parameter {key!r} of {name!r} must be {_named(declared)}, got {value!r}")
+
+
+def _fits(value: Any, declared: Any) -> bool:
+    """Whether a value from YAML is of a type; what YAML cannot say is left to the part itself."""
+    origin, inner = typing.get_origin(declared), typing.get_args(declared)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin is typing.Literal:
+        return value in inner
+    if declared in (tuple, list) or origin in (tuple, list):
+        items = inner[:1] if origin is list or inner[1:] == (...,) else ()
+        return isinstance(value, list | tuple) and all(_fits(v, i) for v in value for i in items)
+    if declared in (type(None), None):
+        return value is None
+    if isinstance(value, bool) and declared in (int, float):  # True is an int to Python, and to nobody else
+        return False
     allowed = {int: (int,), float: (int, float), str: (str,), bool: (bool,)}.get(declared)
-    if allowed and (not isinstance(value, allowed) or (isinstance(value, bool) and declared is not bool)):
-        raise ConfigError(f"parameter {key!r} of {name!r} must be {declared.__name__}, got {value!r}")
+    return not allowed or isinstance(value, allowed)
+
+
+def _named(declared: Any) -> str:
+    return declared.__name__ if isinstance(declared, type) else str(declared).replace("typing.", "")

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,11 +17,12 @@ from kvexp.families import family_of
 from kvexp.prompting import counter, prompt_of
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.resolved import Shard
-from kvexp.shard_log import on_disk, replace
+from kvexp.shard_log import is_file, on_disk, replace
 from kvexp.tasks import Question, Task
 
 GRID = "grid.jsonl"
 Asked = tuple[dict[str, str], list[str]]  # of one example: digests of its segments, references
+T = TypeVar("T")
 
 
 def grid_bytes(made: list[Shard]) -> bytes:
@@ -63,6 +64,23 @@ def _refuse_changed(path: Path, there: bytes, body: bytes) -> None:
             )
 
 
+class _Place(msgspec.Struct):
+    """Of a grid line, which example of which task it is about."""
+
+    suite: str
+    task: str
+    example_id: str
+
+
+def written_ids(path: Path) -> dict[tuple[str, str], list[str]]:
+    """Ids of the examples in a grid, by suite and task, in order; none where there is no grid."""
+    ids: dict[tuple[str, str], dict[str, None]] = {}
+    for number, line in enumerate(path.read_bytes().splitlines() if is_file(path) else [], start=1):
+        row = _grid_line(path, number, line, _Place)
+        ids.setdefault((row.suite, row.task), {})[row.example_id] = None
+    return {key: list(found) for key, found in ids.items()}
+
+
 class _Suite(msgspec.Struct):
     """What must be known of a grid line here; whatever else it says is compared as bytes."""
 
@@ -72,12 +90,15 @@ class _Suite(msgspec.Struct):
 def _by_suite(path: Path, body: bytes) -> dict[str, list[bytes]]:
     lines: dict[str, list[bytes]] = {}
     for number, line in enumerate(body.splitlines(), start=1):
-        try:
-            suite = msgspec.json.decode(line, type=_Suite).suite
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise IntegrityError(f"{path}:{number} is no line of a grid: restore the file") from None
-        lines.setdefault(suite, []).append(line)
+        lines.setdefault(_grid_line(path, number, line, _Suite).suite, []).append(line)
     return lines
+
+
+def _grid_line(path: Path, number: int, line: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise IntegrityError(f"{path}:{number} is no line of a grid: restore the file") from None
 
 
 def _begun(results: Path) -> list[str]:

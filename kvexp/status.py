@@ -1,7 +1,7 @@
 """Where a study stands, from its files alone."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -9,8 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from kvexp import shard_log
-from kvexp.errors import IntegrityError
+from kvexp.compose import Selection
+from kvexp.errors import InputError, IntegrityError
+from kvexp.families import family_of
+from kvexp.grid import chosen, shards
 from kvexp.launch import folder_of
+from kvexp.prepare import GRID, written_ids
 from kvexp.resolved import Shard
 from kvexp.terminal import printable
 
@@ -33,6 +37,29 @@ class ShardStatus:
     expected: int
     idle_seconds: float | None
     note: str
+
+
+def study_status(selection: Selection, results: Path) -> list[ShardStatus]:
+    """The chosen shards. Where data are not on this machine, their examples are those of grid.jsonl."""
+    made = chosen(shards(selection, "assume", written_ids(results / GRID)), selection)
+    absent = {key: _absent(selection, *key) for key in {(s.suite, s.task.name) for s in made}}
+    found = []
+    for shard in made:
+        status, reason = shard_status(results, shard), absent[shard.suite, shard.task.name]
+        found.append(status if reason is None else replace(status, note=status.note or reason))
+    return found
+
+
+def _absent(selection: Selection, suite_name: str, task: str) -> str | None:
+    """Why the data of a suite's task cannot be read here, or None."""
+    suite = next(s for s in selection.suites if s.name == suite_name)
+    try:
+        family_of(selection.tasks[task]).example_ids(
+            suite.n_examples, suite.example_seed, suite.context_tokens
+        )
+    except InputError as error:
+        return f"told without its data: {error}"
+    return None
 
 
 def shard_status(results: Path, shard: Shard) -> ShardStatus:

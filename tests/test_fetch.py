@@ -1,5 +1,6 @@
 """`kvexp fetch` against a real HTTP server that speaks the hub's API, and jobs without network after it."""
 
+import hashlib
 import io
 import json
 import random
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import time
 import zipfile
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,6 +67,7 @@ def model_repo(folder: Path, commit: str) -> Repo:
     return Repo(commit, files)
 
 
+@cache
 def data_zip() -> bytes:
     body = io.BytesIO()
     with zipfile.ZipFile(body, "w") as archive:
@@ -72,8 +75,11 @@ def data_zip() -> bytes:
             {"_id": f"r{i}", "input": f"What is {i}?", "context": f"It is {i}. " * 40, "answers": [str(i)]}
             for i in range(3)
         ]
-        archive.writestr("data/hotpotqa.jsonl", "\n".join(map(json.dumps, lines)))
-        archive.writestr("data/other.jsonl", random.Random(1).randbytes(17_000_000))
+        for name, text in (
+            ("hotpotqa", "\n".join(map(json.dumps, lines))),
+            ("other", random.Random(1).randbytes(17_000_000)),
+        ):
+            archive.writestr(zipfile.ZipInfo(f"data/{name}.jsonl"), text)  # without the time of day
     return body.getvalue()
 
 
@@ -101,6 +107,8 @@ def root(tmp_path, tiny_folder):
     made = project.make(tmp_path / "project", tiny_folder)
     project.write(made, "study/hub", STUDY)
     project.write(made, "suite/hub", SUITE)
+    task = made / "conf" / "task" / "hotpotqa.yaml"
+    task.write_text(f"{task.read_text()}  sha256: {hashlib.sha256(data_zip()).hexdigest()}\n")
     sources = {**COMMITS, "nowhere": "a" * 40, "unknown": "b" * 40}
     for name, commit in sources.items():
         repo = "good" if name == "unknown" else name
@@ -234,6 +242,45 @@ def test_a_download_that_breaks_for_good_is_one_sentence_and_the_next_one_goes_o
     assert here("fetch", "study=hub")[0] == 0
     assert WEIGHTS[1] in hub.downloads()
     assert WEIGHTS[0] not in hub.downloads()
+
+
+def test_data_that_are_not_the_pinned_ones_are_not_used_and_come_again(hub, here, root, monkeypatch):
+    words = ("study=hub", "task=hotpotqa", "model.good.source=embedded")
+    served = hub.repos[HUB_FILE.repo].files
+    changed = served[HUB_FILE.filename].replace(b"It is 1", b"It is 7", 1)
+    assert len(changed) == len(data_zip())
+    monkeypatch.setitem(served, HUB_FILE.filename, changed)
+    wanted, found = (hashlib.sha256(body).hexdigest()[:12] for body in (data_zip(), changed))
+
+    code, said, error = here("fetch", *words)
+    assert (code, hub.downloads()) == (3, [HUB_FILE.filename])
+    assert "data of hotpotqa" in project.one_sentence(error)
+    assert re.search(f"sha256 {found}... instead of {wanted}... and is not used: .*kvexp fetch", said)
+    assert "the one under way begins again" in said
+    code, said, error = here("plan", *words, "--json")
+    assert f"instead of {wanted}" in json.loads(said)["suites"][0]["missing"]["data of hotpotqa"]
+    code, said, error = here("submit", *words, "cluster=debug")
+    assert code == 2
+    assert f"instead of {wanted}" in project.one_sentence(error)
+
+    monkeypatch.setitem(served, HUB_FILE.filename, data_zip())
+    hub.asked.clear()
+    code, said, error = here("fetch", *words)
+    assert (code, error, hub.downloads()) == (0, "", [HUB_FILE.filename])
+    assert here("fetch", *words)[0] == 0
+    assert hub.downloads() == []
+
+
+def test_what_a_killed_fetch_left_is_of_no_use(hub, here, tmp_path):
+    """As the progress line says. If this fails, the library has learnt to go on, and the line may say so."""
+    words = ("study=hub", "task=hotpotqa", "model.good.source=embedded")
+    blobs = tmp_path / "home" / "hub" / f"datasets--{HUB_FILE.repo.replace('/', '--')}" / "blobs"
+    blobs.mkdir(parents=True)
+    digest = hashlib.sha256(data_zip()).hexdigest()
+    for name in (f"{digest}.incomplete", f"{digest}.0123abcd.incomplete"):
+        (blobs / name).write_bytes(data_zip()[:15_000_000])
+    assert here("fetch", *words)[0] == 0
+    assert [r for method, path, r in hub.asked if method == "GET" and "/resolve/" in path] == [None]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The paper's grid as configuration: models by suite, suites without context, data that are elsewhere."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,12 +9,13 @@ import pytest
 from kvexp.cli import main
 from kvexp.compose import select
 from kvexp.config import TaskConf
-from kvexp.errors import ConfigError, NotFetched
+from kvexp.errors import ConfigError, IntegrityError, NotFetched
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
 from kvexp.prepare import _survives
 from kvexp.prompting import Rendering, prompt_of
 from kvexp.resolved import GenerationShard
+from kvexp.status import study_status
 from kvexp.tasks import Question
 from tests import project, tiny
 from tests.project import ROOT
@@ -232,3 +234,52 @@ def test_a_prompt_that_cannot_be_made_names_its_record(two_models, records, monk
     code, said = submitted(root, words, monkeypatch, capsys)
     assert code == 2
     assert "task hotpotqa, example hotpotqa-1: the question" in project.one_sentence(said)
+
+
+def test_the_status_of_a_begun_suite_needs_no_data(two_models, no_hub, records, monkeypatch, capsys):
+    """The same shards, rows and digests as with them; a suite that was never begun waits as if it had all."""
+    root, words = two_models
+    project.write(root, "study/small", SMALL.replace("[small]", "[small, mini, other]"))
+    other = project.SUITE.replace("name: mini", "name: other").replace("[words]", "[hotpotqa]")
+    project.write(root, "suite/other", other.replace("n_examples: 4", "n_examples: 6"))
+    assert submitted(root, [*words, "suite=small"], monkeypatch, capsys)[0] == 0
+    results = root / "results" / "small"
+    grid = (results / "grid.jsonl").read_bytes().splitlines(keepends=True)
+    (results / "grid.jsonl").write_bytes(b"".join(line for line in grid if b'"suite":"other"' not in line))
+
+    def told(*further):
+        rows = study_status(select([*words[:3], *further], root), results)
+        return [replace(row, idle_seconds=None) for row in rows]
+
+    with_data = told(words[3], "suite=small")
+    assert {row.state for row in with_data} == {"complete"}
+    assert {row.note for row in with_data} == {""}
+    gone = told("suite=small")
+    assert [replace(row, note="") for row in gone] == with_data
+    (note,) = {row.note for row in gone}
+    assert re.match("told without its data: LongBench .* is not on this machine: run `kvexp fetch`", note)
+
+    by_suite = {}
+    for row in told():
+        by_suite.setdefault(row.shard_id.split(".")[0], []).append(row)
+    assert by_suite["small"] == gone
+    assert {(row.state, row.note) for row in by_suite["mini"]} == {("waiting", "")}
+    assert {row.state for row in by_suite["other"]} == {"waiting"}
+    assert sum(row.expected for row in by_suite["other"]) == 2 * 6 * 7
+
+    records.rename(root / "elsewhere")  # where the study still says that they are
+    (note,) = {row.note for row in study_status(select([*words, "suite=small"], root), results)}
+    assert "data_dir of hotpotqa is not there" in note
+    records.mkdir()
+    (records / "hotpotqa.jsonl").write_bytes(b"\0")
+    (note,) = {row.note for row in study_status(select([*words, "suite=small"], root), results)}
+    assert "NUL byte" in note
+
+
+def test_a_grid_that_is_none_is_said_by_status(two_models, no_hub, monkeypatch, capsys):
+    root, words = two_models
+    assert submitted(root, words, monkeypatch, capsys)[0] == 0
+    grid = root / "results" / "small" / "grid.jsonl"
+    grid.write_bytes(grid.read_bytes() + b"{}\n")
+    with pytest.raises(IntegrityError, match=r"grid.jsonl:\d+ is no line of a grid: restore the file"):
+        study_status(select(words[:3], root), grid.parent)

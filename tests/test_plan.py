@@ -1,15 +1,18 @@
 """`kvexp plan`: counts, minutes, and the same as JSON."""
 
+import io
 import json
 import re
+import shutil
 import socket
 
 import pytest
 from huggingface_hub import constants
+from rich.console import Console
 
 from kvexp.cli import main
 from kvexp.compose import select
-from kvexp.plan import study_plan
+from kvexp.plan import print_plan, study_plan
 from tests import project
 from tests.project import ROOT
 
@@ -104,6 +107,44 @@ def test_the_paper_s_plan_says_the_same_in_print_and_in_json_and_what_is_missing
     assert made["fetch"] == "kvexp fetch study=paper"
     assert "for suite needle: model qwen2.5-1.5b\n" in shown
     assert "kvexp fetch study=paper\n" in shown
+
+
+def test_a_local_folder_that_is_missing_is_no_matter_of_fetching(bare, plan, tmp_path, tiny_folder):
+    part, empty = tmp_path / "part", tmp_path / "empty"
+    shutil.copytree(tiny_folder, part)
+    (part / "model.safetensors").unlink()
+    empty.mkdir()
+    for source, said in (
+        (tmp_path / "nowhere", f"model tiny: the folder {tmp_path / 'nowhere'} is missing: make it, or "),
+        (empty, f"model tiny: config.json is missing in {empty} or damaged: add it, or "),
+        (part, f"model tiny: model.safetensors is missing in {part} or damaged: add it, or "),
+        ("~no-such-user-here/x", "model tiny: ~no-such-user-here/x: "),
+    ):
+        words = ["study=mini", f"model.tiny.source={source}"]
+        made = json.loads(plan(*words, "--json"))
+        (suite,) = made["suites"]
+        assert (made["fetch"], suite["by_hand"]) == (None, ["model tiny"])
+        reason = suite["missing"]["model tiny"]
+        assert reason.startswith(said)
+        assert reason.endswith("set model.tiny.source to another folder")
+        shown = plan(*words)
+        assert shown.count(reason) == 1
+        assert "fetch" not in shown
+
+
+def test_what_is_missing_of_either_kind_is_told_apart(bare):
+    words = ["study=paper", "suite=6k", "model.qwen2.5-7b-instruct.source=/no/such/folder"]
+    made = study_plan(select(words, ROOT), words)
+    assert made["fetch"].startswith("kvexp fetch study=paper suite=6k")
+    (suite,) = made["suites"]
+    assert suite["by_hand"] == ["model qwen2.5-7b-instruct"]
+    assert len(suite["missing"]) == 8
+    out = io.StringIO()
+    print_plan(made, Console(file=out, width=1000))
+    (line,) = [line for line in out.getvalue().splitlines() if line.startswith("not on this machine")]
+    assert "qwen2.5-7b" not in line
+    assert "model mistral-7b-instruct-v0.3" in line
+    assert "model qwen2.5-7b-instruct: the folder /no/such/folder is missing" in out.getvalue()
 
 
 def test_the_command_that_gets_what_is_missing_repeats_the_choice_but_not_the_cluster(bare):

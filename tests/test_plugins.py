@@ -77,6 +77,47 @@ def test_a_parameter_that_does_not_fit_is_named(package, params, said):
         plugins.build(package(one=PART), "one", Base, params)
 
 
+TYPED = """
+    from __future__ import annotations
+    from dataclasses import dataclass
+    from typing import Literal
+
+    @dataclass(frozen=True)
+    class One(PartBase):
+        size: int = 3
+        limit: float | None = None
+        words: tuple[str, ...] = ()
+        where: Literal["here", "there"] = "here"
+        table: dict[str, int] | None = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"size": "3"}, "'size' of 'one' must be int, got '3'"),
+        ({"size": None}, "must be int, got None"),
+        ({"limit": "x"}, r"'limit' of 'one' must be float \| None, got 'x'"),
+        ({"limit": True}, r"must be float \| None"),
+        ({"words": "abc"}, r"'words' of 'one' must be tuple\[str, ...\], got 'abc'"),
+        ({"words": ["a", 1]}, r"must be tuple\[str, ...\]"),
+        ({"where": "nowhere"}, r"must be Literal\['here', 'there'\], got 'nowhere'"),
+    ],
+)
+def test_types_of_many_words_are_kept_too(package, params, said):
+    name = package(one=TYPED)
+    with pytest.raises(ConfigError, match=said):
+        plugins.build(name, "one", Base, params)
+    made = plugins.build(name, "one", Base, {"limit": 1, "words": ["a"], "where": "there", "table": {"a": 1}})
+    assert (made.limit, made.words) == (1, ("a",))
+
+
+def test_a_type_that_cannot_be_read_is_a_sentence(package):
+    text = TYPED.replace("size: int", "size: Nowhere")
+    with pytest.raises(ConfigError, match=r"types of One cannot be read.*Nowhere"):
+        plugins.build(package(one=text), "one", Base, {"size": 1})
+
+
 def test_a_part_without_parameters_says_so(package):
     with pytest.raises(ConfigError, match="it has none"):
         plugins.build(package(one="class One(PartBase): pass"), "one", Base, {"size": 1})

@@ -6,15 +6,17 @@ refuses the hub's repository because of its script, and files inside a zip whene
 """
 
 import hashlib
+import io
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import msgspec
 
@@ -26,6 +28,9 @@ from kvexp.tasks._choices import Choices
 from kvexp.tasks.base import Count, HubFile, PromptText, Question, Task
 
 HUB_FILE = HubFile("THUDM/LongBench", "5e628be450b7e67fb7ae6e201bd6d8f7056f7672", "data.zip")
+HUB_SHA256 = "cb45b11a4133c6bc1d6a44b0f8e701335ff1e543195db1103472e575857f7f64"
+# What is read of a file, unpacked: several times what LongBench has, and refused before memory is full.
+FILE_LIMIT, LINE_LIMIT, LINES_LIMIT = 200_000_000, 4_000_000, 100_000  # bytes, bytes, lines
 
 _PASSAGES = (
     "Answer the question based on the given passages. Only give me the answer and do not output any other "
@@ -80,11 +85,15 @@ class Longbench(Task):
         data_dir: a folder or zip with <file>.jsonl or data/<file>.jsonl, relative to the working
             directory; null reads the hub's data.zip from the local cache.
         file: name of the file without its ending, where it is not the data set's (hotpotqa_e).
+        revision: of the hub's repository.
+        sha256: of its data.zip at that revision; another file is not used.
     """
 
     dataset: str
     data_dir: str | None = None
     file: str | None = None
+    revision: str = HUB_FILE.revision
+    sha256: str = HUB_SHA256
 
     is_cut = True
 
@@ -95,13 +104,16 @@ class Longbench(Task):
             raise ConfigError(f"data_dir must be a folder, a zip or null, got {self.data_dir!r}")
         if self.file is not None and not re.match(ID_PATTERN, str(self.file)):
             raise ConfigError(f"file must be the name of a file without .jsonl, got {self.file!r}")
+        for name, length in (("revision", 40), ("sha256", 64)):
+            if not re.fullmatch(rf"[0-9a-f]{{{length}}}", getattr(self, name)):
+                raise ConfigError(f"{name} has {length} hexadecimal digits, got {getattr(self, name)!r}")
 
     @property
     def score_name(self) -> str:  # type: ignore[override]  # fixed by the data set
         return "retrieval" if self.dataset == "passage_retrieval_en" else "token_f1"
 
     def source(self) -> HubFile | None:
-        return HUB_FILE if self.data_dir is None else None
+        return HUB_FILE._replace(revision=self.revision) if self.data_dir is None else None
 
     def load(
         self, n_examples: int, seed: int, context_tokens: int, count: Count | None = None
@@ -142,7 +154,8 @@ class Longbench(Task):
 
     def _find(self) -> tuple[Path, str | None]:
         """The file on disk that holds the records and, if that is a zip, the name inside it."""
-        place = _cached_archive() if self.data_dir is None else _expanded(self.data_dir)
+        source = self.source()
+        place = _cached_archive(source, self.sha256) if source is not None else _expanded(str(self.data_dir))
         name = self.file or self.dataset
         candidates = [f"{name}.jsonl", f"data/{name}.jsonl"]
         if place.is_dir():
@@ -164,17 +177,34 @@ def _expanded(data_dir: str) -> Path:
         raise InputError(f"data_dir {data_dir!r}: {error}") from None
 
 
-def _cached_archive() -> Path:
+def _cached_archive(source: HubFile, sha256: str) -> Path:
+    """The hub's file in the local cache. Raises NotFetched for none and for another one."""
     from huggingface_hub import try_to_load_from_cache  # only this needs it
 
-    repo, revision, filename = HUB_FILE
+    repo, revision, filename = source
+    what = f"LongBench ({filename} of {repo})"
     found = try_to_load_from_cache(repo, filename, revision=revision, repo_type="dataset")
     if not isinstance(found, str):
         raise NotFetched(
-            f"LongBench ({filename} of {repo}) is not on this machine: run `kvexp fetch` where there is a "
+            f"{what} is not on this machine: run `kvexp fetch` where there is a "
             "network, or set task.data_dir to a folder or zip that holds its records"
         )
-    return Path(found)
+    path = Path(found)
+    stat = path.stat()
+    digest = _digest(path, stat.st_size, stat.st_mtime_ns)
+    if digest != sha256:
+        raise NotFetched(
+            f"{what} at {revision[:12]} is on this machine with the sha256 {digest[:12]}... instead of "
+            f"{sha256[:12]}... and is not used: run `kvexp fetch`, which gets it again, or set task.data_dir "
+            "to a folder or zip that holds its records"
+        )
+    return path
+
+
+@lru_cache(maxsize=4)
+def _digest(path: Path, _size: int, _mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Which examples ----------------------------------------------------------------------------------
@@ -199,6 +229,11 @@ def safe_id(name: str) -> str:
 # Reading -----------------------------------------------------------------------------------------
 
 _decoder = msgspec.json.Decoder(Record)
+# A decoder keeps the last of repeated keys and says nothing. This one calls its hook for every value of a
+# key that is read, and tells by the type which one it is.
+_Keys = msgspec.defstruct(
+    "_Keys", [(name, type(name, (), {}), None) for name in Record.__struct_encode_fields__]
+)
 
 
 @lru_cache(maxsize=len(PROMPTS))
@@ -223,13 +258,34 @@ def _read(
 
 
 def _decoded(line: bytes, where: str) -> Record:
+    if line.startswith(b"\xef\xbb\xbf"):
+        raise InputError(f"{where} begins with a byte order mark: save the file as UTF-8 without one")
+    if b"\0" in line:
+        raise InputError(f"{where} holds a NUL byte: records are lines of JSON in UTF-8")
     try:
-        return _decoder.decode(line)
+        record = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InputError(f"{where} is no record of LongBench: {error}") from None
+    if twice := [key for key, n in _keys(line).items() if n > 1]:
+        raise InputError(f"{where} has the key {twice[0]!r} twice: leave one of them")
+    return record
+
+
+def _keys(line: bytes) -> Counter[str]:
+    """How often each key that is read stands in a line that is a record."""
+    found: Counter[str] = Counter()
+
+    def count(kind: type, _: object) -> object:
+        found[kind.__name__] += 1
+        return kind()
+
+    msgspec.json.decode(line, type=_Keys, dec_hook=count)
+    return found
 
 
 def _check(record: Record, dataset: str, score: str, where: str) -> None:
+    if any("\0" in text for text in (record.id, record.input, record.context, *record.answers)):
+        raise InputError(f"{where} holds the character NUL, which no text has")
     # The files of LongBench-E call themselves either way.
     if record.dataset is not None and record.dataset.removesuffix("_e") != dataset:
         raise InputError(f"{where} is a record of {record.dataset!r}, not of {dataset}")
@@ -241,26 +297,48 @@ def _check(record: Record, dataset: str, score: str, where: str) -> None:
 
 def _lines(path: Path, member: str | None) -> Iterator[tuple[int, bytes]]:
     """Numbered lines, blank ones left out."""
+    name = str(path) if member is None else f"{path}:{member}"
     try:
         with ExitStack() as stack:
-            file: IO[bytes] = (
-                stack.enter_context(path.open("rb"))
-                if member is None
-                else stack.enter_context(stack.enter_context(zipfile.ZipFile(path)).open(member))
-            )
-            for number, line in enumerate(file, start=1):
+            file, size = _opened(path, member, stack)
+            if size > FILE_LIMIT:
+                raise InputError(f"{name} has {size:,} bytes: more than {FILE_LIMIT:,} are not read")
+            for number in range(1, LINES_LIMIT + 1):
+                line = file.readline(LINE_LIMIT + 1)
+                if len(line) > LINE_LIMIT:
+                    raise InputError(f"{name}:{number} is longer than {LINE_LIMIT:,} bytes: it is no record")
+                if not line:
+                    return
                 if line.strip():
                     yield number, line
+            if file.read(1):
+                raise InputError(f"{name} has more than {LINES_LIMIT:,} lines: they are not read")
     except _UNREADABLE as error:
         raise InputError(f"{path} cannot be read: {error}") from None
 
 
+def _opened(path: Path, member: str | None, stack: ExitStack) -> tuple[IO[bytes], int]:
+    """A file, or one inside a zip, and how many bytes it has unpacked; no more than that are ever read."""
+    if member is None:
+        return stack.enter_context(path.open("rb")), path.stat().st_size
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    info = archive.getinfo(member)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(f"{path}:{member} is compressed in an unusual way: store or deflate it")
+    packed: Any = stack.enter_context(archive.open(info))
+    return stack.enter_context(io.BufferedReader(packed, 1 << 16)), info.file_size
+
+
 def _members(path: Path) -> set[str]:
+    """Names in a zip. Raises InputError for a name that stands twice: which one is meant?"""
     try:
         with zipfile.ZipFile(path) as archive:
-            return set(archive.namelist())
+            names = Counter(archive.namelist())
     except _UNREADABLE as error:
         raise InputError(f"{path} cannot be read as a zip: {error}") from None
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise InputError(f"{path} holds {twice[0][:100]!r} twice: leave one of them")
+    return set(names)
 
 
 # Damaged, cut off, encrypted (RuntimeError), compressed in an unknown way (NotImplementedError).

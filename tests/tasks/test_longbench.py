@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import os
 import re
 import socket
 import string
+import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -19,7 +22,7 @@ from kvexp.prepare import write_examples
 from kvexp.prompting import Rendering, prompt_of
 from kvexp.records import ID_LENGTH, ID_PATTERN, Example, Reader
 from kvexp.replay.model import load_tokenizer
-from kvexp.tasks.longbench import HUB_FILE, PROMPTS, Longbench, safe_id
+from kvexp.tasks.longbench import FILE_LIMIT, HUB_FILE, HUB_SHA256, LINE_LIMIT, PROMPTS, Longbench, safe_id
 from tests import project, tiny
 
 # sha256 of the entries of LongBench/config/dataset2prompt.json at 2e00731, made from that file; answer
@@ -239,12 +242,18 @@ def test_what_is_not_in_the_cache_has_to_be_fetched(hub_cache):
 
 def test_the_pinned_archive_is_read_from_the_cache(hub_cache):
     assert family().source() == HUB_FILE == ("THUDM/LongBench", GOLDEN["revision"], "data.zip")
+    assert family().sha256 == HUB_SHA256
     snapshots = hub_cache / "datasets--THUDM--LongBench" / "snapshots"
-    zipped(snapshots / ("0" * 40) / "data.zip", "data/hotpotqa.jsonl", to_lines([record(1)]))
+    other = zipped(snapshots / ("0" * 40) / "data.zip", "data/hotpotqa.jsonl", to_lines([record(1)]))
     with pytest.raises(NotFetched):  # another revision is another data set
         family().load(1, SEED, 6000)
-    zipped(snapshots / GOLDEN["revision"] / "data.zip", "data/hotpotqa.jsonl", to_lines([record(2)]))
-    assert family().load(1, SEED, 6000)[0].references == ("answer 2",)
+    there = zipped(snapshots / GOLDEN["revision"] / "data.zip", "data/hotpotqa.jsonl", to_lines([record(2)]))
+    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in (other, there)}
+    with pytest.raises(NotFetched, match=f"sha256 {digests[there][:12]}.*{HUB_SHA256[:12]}.*not used.*fetch"):
+        family().load(1, SEED, 6000)
+    assert family(sha256=digests[there]).load(1, SEED, 6000)[0].references == ("answer 2",)
+    made = family(revision="0" * 40, sha256=digests[other])
+    assert made.load(1, SEED, 6000)[0].references == ("answer 1",)
 
 
 def test_nothing_beside_the_records_is_run(tmp_path):
@@ -285,6 +294,21 @@ BAD_LINES = {
     "empty answers": (to_lines([record(9, answers=["", " "])]), "has no answer"),
     "of another data set": (to_lines([record(9, dataset="musique")]), "record of 'musique'"),
     "an id twice": (to_lines([record(0)]), "has the _id of line 1"),
+    "a key twice": (to_lines([record(9)]).replace(b"{", b'{"answers": ["no"], ', 1), "'answers' twice"),
+    "a key twice, once escaped": (
+        to_lines([record(9)]).replace(b"{", b'{"\\u005fid": "x", ', 1),
+        "'_id' twice",
+    ),
+    "a null twice": (
+        to_lines([record(9, dataset=None)]).replace(b"{", b'{"dataset":null,', 1),
+        "'dataset' t",
+    ),
+    "a byte order mark": (b"\xef\xbb\xbf" + to_lines([record(9)]), "byte order mark"),
+    "UTF-16": (to_lines([record(9)]).decode().encode("utf-16-le"), "NUL byte"),
+    "a NUL byte": (to_lines([record(9)]).replace(b"answer 9", b"answer\0"), "NUL byte"),
+    "a NUL in a context": (to_lines([record(9, context="a\0b")]), "the character NUL"),
+    "a NUL in an answer": (to_lines([record(9, answers=["yes", "\0"])]), "the character NUL"),
+    "a long line": (b" " * LINE_LIMIT + b"\n", "longer than 4,000,000 bytes"),
 }
 
 
@@ -302,6 +326,92 @@ def test_a_bad_line_is_named(name, is_zip, tmp_path):
     with pytest.raises(InputError, match=f"^{re.escape(where)} .*{reason}") as caught:
         made.load(1, SEED, 6000)
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_that_is_not_read_may_stand_twice(tmp_path):
+    body = to_lines([record(0)]).replace(b"{", b'{"length": 3, "length": 3, "x": {"_id": 1, "_id": 2}, ', 1)
+    (tmp_path / "hotpotqa.jsonl").write_bytes(body)
+    assert len(family(tmp_path).load(1, SEED, 6000)) == 1
+
+
+# Each is a sentence within a second and 200 MB, whatever it would unpack to ------------------------
+
+HOSTILE = {
+    "a long line": "longer than 4,000,000 bytes",
+    "a long file": r"has 300,000,000 bytes: more than 200,000,000",
+    "a bomb": r"has 4,000,000,000 bytes: more than 200,000,000",
+    "a bomb that lies": "cannot be read",
+    "one line in a zip": "longer than 4,000,000 bytes",
+    "blank lines": "more than 100,000 lines",
+    "a member twice": "holds 'data/hotpotqa.jsonl' twice",
+    "a damaged lzma": "compressed in an unusual way",
+    "brackets": "recursion|malformed|Expected",
+    "answers": "has no answer",
+}
+READ = """
+import sys, time
+from pathlib import Path
+from kvexp import tasks
+from kvexp.errors import InputError
+start = time.process_time()
+try:
+    tasks.task("longbench", dataset="hotpotqa", data_dir=sys.argv[1]).load(1, 1, 6000)
+except InputError as error:
+    print(error)
+seconds = time.process_time() - start
+# Its own peak: what getrusage says is at least what the process that started it had in memory.
+peak = Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]
+print(seconds, int(peak) / 1024)
+"""
+
+
+def zeros(path: Path, size: int, said: int | None = None) -> Path:
+    """A zip with one member of zeros, written in pieces; its directory may say another size."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("data/hotpotqa.jsonl", "w", force_zip64=True) as member:
+            for _ in range(size // 10_000_000):
+                member.write(b" " * 10_000_000)
+        if said is not None:
+            archive.getinfo("data/hotpotqa.jsonl").file_size = said
+    return path
+
+
+def hostile(name: str, folder: Path) -> Path:
+    flat, archive = folder / "hotpotqa.jsonl", folder / "data.zip"
+    bodies = {
+        "blank lines": b"\n" * (FILE_LIMIT // 2),
+        "brackets": b'{"_id":"a","input":"b","context":"c","answers":' + b"[" * 3_900_000 + b"\n",
+        "answers": b'{"_id":"a","input":"b","context":"c","answers":[' + b'"  ",' * 790_000 + b'""]}\n',
+    }
+    if name in bodies:
+        flat.write_bytes(bodies[name])
+    elif name in ("a long line", "a long file"):
+        flat.touch()
+        os.truncate(flat, {"a long line": 190_000_000, "a long file": 300_000_000}[name])
+    elif name == "a damaged lzma":
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as made:
+            made.writestr("data/hotpotqa.jsonl", to_lines([record(0)]))
+    elif name == "a member twice":
+        zipped(archive, "data/hotpotqa.jsonl", to_lines([record(0)]))
+        with zipfile.ZipFile(archive, "a") as made, pytest.warns(UserWarning, match="Duplicate name"):
+            made.writestr("data/hotpotqa.jsonl", to_lines([record(1)]))
+    else:
+        size = {"a bomb": 20_000_000, "a bomb that lies": 400_000_000, "one line in a zip": 190_000_000}[name]
+        zeros(archive, size, {"a bomb": 4_000_000_000, "a bomb that lies": 1000}.get(name))
+    return folder if flat.exists() else archive
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_data_is_refused_quickly_and_in_little_memory(name, tmp_path):
+    command = [sys.executable, "-c", READ, str(hostile(name, tmp_path))]
+    run = subprocess.run(command, cwd=project.ROOT, capture_output=True, text=True, timeout=60)
+    assert run.stderr == ""
+    said, numbers = run.stdout.splitlines()
+    assert re.search(HOSTILE[name], said)
+    assert len(said) < 500
+    seconds, megabytes = map(float, numbers.split())
+    assert seconds < 1
+    assert megabytes < 200
 
 
 def test_a_gold_paragraph_must_have_a_number(tmp_path):
@@ -362,8 +472,9 @@ def test_a_damaged_archive_is_a_sentence(tmp_path):
     [
         ({"dataset": "hotpot"}, "did you mean 'hotpotqa'"),
         ({"dataset": "hotpotqa", "data_dir": " "}, "data_dir must be"),
-        ({"dataset": "hotpotqa", "data_dir": 3}, "data_dir must be"),
+        ({"dataset": "hotpotqa", "data_dir": 3}, "'data_dir' of 'longbench' must be str"),
         ({"dataset": "hotpotqa", "file": "../x"}, "file must be"),
+        ({"dataset": "hotpotqa", "sha256": "x"}, "sha256 has 64 hexadecimal digits"),
         ({"dataset": "hotpotqa", "folder": "x"}, "no parameter 'folder'"),
         ({}, "dataset"),
     ],
