@@ -45,7 +45,18 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo 'install: done'
 
 demo: install
-	@$(VENV)/bin/kvexp submit study=demo cluster=local
+	@echo 'demo: 1. the claims are sealed, as a copy in results/demo, before anything runs'
+	@$(VENV)/bin/kvexp seal demo --copy
+	@echo 'demo: 2. a time stamp, here by an authority of your own, so it convinces nobody else'
+	@$(VENV)/bin/kvexp stamp demo --own || echo 'demo: goes on without a time stamp'
+	@echo 'demo: 3. the run'
+	@$(VENV)/bin/kvexp submit study=demo cluster=local --allow-dirty
+	@echo 'demo: 4. the logs are locked before anyone looks'
+	@$(VENV)/bin/kvexp lock demo
+	@$(VENV)/bin/kvexp stamp demo --own || true
+	@echo 'demo: 5. who said what when'
+	@$(VENV)/bin/kvexp verify demo
+	@echo 'demo: 6. the verdicts'
 	@$(VENV)/bin/kvexp verdicts study=demo
 	@echo 'demo: done. 32 examples decide little; README.md shows the reference run and how to read it.'
 

@@ -1,23 +1,24 @@
-"""The command line of the analysis: read, decide, write, print. Exit codes: see --help."""
+"""The command line of the analysis: read, decide, write, print, then describe. Exit codes: see --help."""
 
 import argparse
-import errno
+import hashlib
 import os
-import secrets
 import sys
-import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from analysis import claims
-from analysis.as_json import to_json
-from analysis.load import check_folder, load
-from analysis.outputs import outputs
-from analysis.report import Report, analyse
-from analysis.text import to_text
+from analysis.load import Study, check_folder, load
+from analysis.sealed import blind, locks, looks, registrations, seals, shadows
+from analysis.sealed.evidence import read_evidence
+from analysis.verdict import write
+from analysis.verdict.as_json import to_json
+from analysis.verdict.report import Bound, Report, analyse, suites_of
+from analysis.verdict.table import summary
+from analysis.verdict.text import joined, to_text
+from analysis.verdict.write import complain
 from kvexp.errors import KvexpError
-from kvexp.prereg.registration import load_folder
-from kvexp.terminal import printable
+from kvexp.prereg.registration import Registered, RegistrationError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TRACEBACK = "KVEXP_TRACEBACK"
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except KvexpError as error:
-        _complain(f"error: {error}")
+        complain(f"error: {error}")
+        for line in error.details:
+            complain(f"  {line}")
         return error.exit_code
     except BrokenPipeError:  # the reader, for instance `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -38,13 +41,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        _complain(f"error: {error.filename or 'a file'}: {error.strerror}")
+        complain(f"error: {error.filename or 'a file'}: {error.strerror}")
         return 2
     except Exception as error:
         if os.environ.get(TRACEBACK):
             raise
         hint = f"set {TRACEBACK}=1 to see where"
-        _complain(f"internal error: {type(error).__name__}: {error} ({hint})")
+        complain(f"internal error: {type(error).__name__}: {error} ({hint})")
         return 1
 
 
@@ -59,76 +62,143 @@ def _parser() -> argparse.ArgumentParser:
         "--registration",
         type=Path,
         metavar="DIR",
-        help="folder of registrations (default: preregistration/<study> of this repository)",
+        help="folder of registrations, unless they are locked with the logs (default: the study's "
+        "preregistration/, else preregistration/<study> of this repository)",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="where verdicts.json, verdicts.md, figures/ and tables/ go (default: results)",
+        help="where verdicts, details, figures/ and tables/ go (default: results; nowhere with --blind)",
     )
-    parser.add_argument("--json", action="store_true", help="print the JSON instead of the tables")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON and nothing else")
+    parser.add_argument(
+        "--blind",
+        action="store_true",
+        help="try everything on outcomes that are permuted within model and task; no verdict is computed",
+    )
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
     check_folder(results)  # before the registration that its name asks for
-    folder = options.registration or REPOSITORY / "preregistration" / results.resolve().name
-    registrations = load_folder(folder, claims.has_file)
-    owners = {suite: one.content.id for one in registrations for suite in one.content.suites}
-    study = load(results, owners)
-    report = analyse(study, registrations)
+    report = _decide(results, options)
     as_json = to_json(report)
-    _write(options.out or results, as_json, report)
+    summed = joined(["", *summary(report)])
+    out = _out(options)
+    is_written = out is not None and _write(out, as_json, report)
     print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
-    if study.problems:
-        rest = len(study.problems) - 1
-        more = f" (and {rest} more)" if rest else ""
-        _complain(f"error: integrity: {study.problems[0].message}{more}")
-    return report.exit_code
+    if not options.blind:
+        _look(results, report, as_json)
+    code = report.exit_code
+    is_described = _describe(report, out if is_written else None, is_printed=not options.json)
+    if not options.json:
+        print(summed, end="", flush=True)
+    _complain_of(report)
+    return code if is_described else code or 1
 
 
-def _write(folder: Path, as_json: str, report: Report) -> None:
-    """Write all files or say in one line what was not written; the verdicts are printed anyway."""
-    # Indented, not fenced: no text can end an indented block.
-    markdown = f"# Verdicts\n\n{textwrap.indent(to_text(report, is_full=True), '    ')}"
+def _decide(results: Path, options: argparse.Namespace) -> Report:
+    found = _registrations(results, options.registration)
+    owners = {suite: one for one in found for suite in one.content.suites}
+    by_id = seals.read_seals(found, REPOSITORY)
+    ids = [claim for one in found for claim in one.content.claim]
+    shadows.check(REPOSITORY, ids)
+    sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
+    under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
+    study = load(results, {suite: one.content.id for suite, one in owners.items()}, under)
+    locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})
+    shown = read_evidence(
+        results,
+        study.name,
+        {name: one.id for name, one in by_id.items()},
+        {suite: one.manifest for suite, one in locked.items()},
+    )
+    study = _with_locks(study, locked)
+    if options.blind:
+        study = blind.blinded(study, found)
+    report = analyse(study, found, Bound(by_id, locked, shown), is_blind=options.blind)
+    shadows.check(REPOSITORY, ids)  # the files of the claims are loaded now
+    return report
+
+
+def _registrations(results: Path, chosen: Path | None) -> list[Registered]:
+    paths = registrations.files(results, REPOSITORY, chosen)
+    try:
+        return registrations.load(paths)
+    except RegistrationError:
+        seals.check({path: [] for path in paths}, REPOSITORY)  # a sealed file that was changed says so
+        raise
+
+
+def _with_locks(study: Study, locked: dict[str, locks.Locked]) -> Study:
+    problems = [*study.problems, *(problem for one in locked.values() for problem in one.problems)]
+    remarks = {
+        suite: f"locked without them: {one.about.incomplete}"
+        for suite, one in locked.items()
+        if one.about is not None and one.about.incomplete is not None
+    }
+    return replace(study, problems=tuple(sorted(problems)), remarks=remarks)
+
+
+def _out(options: argparse.Namespace) -> Path | None:
+    """Where files go; a blind run must not stand where verdicts do."""
+    out: Path | None = options.out
+    if not options.blind:
+        return out or options.results
+    if out is not None and out.resolve() == options.results.resolve():
+        raise KvexpError(f"--blind writes no verdicts into {out}: name another folder with --out")
+    return out
+
+
+def _write(folder: Path, as_json: str, report: Report) -> bool:
+    """Write the verdicts or say in one line why not; they are printed anyway."""
+    markdown = write.block("Verdicts", to_text(report, is_full=True))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
-            _replace(folder / name, text)
+            write.replace(folder / name, text)
     except OSError as error:
-        _complain(f"nothing was written to {folder}: {error.strerror}")
+        complain(f"nothing was written to {folder}: {error.strerror}")
+        return False
+    return True
+
+
+def _look(results: Path, report: Report, as_json: str) -> None:
+    suites = report.open_suites
+    if not suites:
         return
+    tables = (report.study.table, report.study.cells)
+    rows = sum(int(table.loc[table["suite"].isin(suites), "present"].sum()) for table in tables)
+    claims = [one.claim_id for one in report.verdicts if set(suites_of(one)) & set(suites)]
+    digest = hashlib.sha256(as_json.encode()).hexdigest()
+    if words := looks.record(results, suites, claims, rows, digest):
+        complain(words)
+
+
+def _describe(report: Report, out: Path | None, *, is_printed: bool) -> bool:
+    """Descriptive numbers, tables and figures: code that no seal covers, and that no verdict waits for."""
     try:
-        for name, content in outputs(report.attention):
-            _put(folder / name, content)
-    except OSError as error:
-        _complain(f"not all figures and tables were written to {folder}: {error.strerror}")
+        from analysis import description
+
+        text = description.make(report, out)
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        hint = f"set {TRACEBACK}=1 to see where"
+        complain(f"the verdicts stand, their description failed: {type(error).__name__}: {error} ({hint})")
+        return False
+    if is_printed:
+        print(f"\n{text}", end="", flush=True)
+    return True
 
 
-def _put(path: Path, text: str | None) -> None:
-    """Write a file in a folder of its own, or see to it that it is not there."""
-    if path.parent.is_symlink():
-        raise OSError(errno.ENOTDIR, f"{path.parent.name} is a link", str(path.parent))
-    path.parent.mkdir(exist_ok=True)
-    if text is None:
-        path.unlink(missing_ok=True)
-    else:
-        _replace(path, text)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole, by rename; a link in its place is replaced, and none is ever followed."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _complain(text: str) -> None:
-    """One line on stderr, whatever the names and messages in it hold."""
-    print(printable(text), file=sys.stderr)
+def _complain_of(report: Report) -> None:
+    problems, shown = [one.message for one in report.study.problems], report.bound.shown
+    problems += [shown.note] if shown.is_broken else []
+    problems += [f"the evidence fails: {words}" for words in shown.failed]
+    if problems:
+        rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        complain(f"error: integrity: {problems[0]}{rest}")

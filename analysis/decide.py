@@ -59,6 +59,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Fragile:
+    """How often a verdict would be another one if the bootstrap had another seed."""
+
+    differ: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """One claim, answered, with its readings and sensitivities beside it."""
 
@@ -67,6 +75,7 @@ class Verdict:
     answer: Answer
     readings: Mapping[str, Answer]
     sensitivity: Mapping[str, Answer]
+    fragile: Fragile | None = None  # None: not decided
 
     @property
     def label(self) -> str:
@@ -108,9 +117,10 @@ def answer(study: Study, question: Question) -> Answer:
 def _check(study: Study, question: Question, where: str) -> None:
     """Refuse a question about what the planned suites do not have.
 
-    What is asked of a suite that is not planned yet cannot be known to be wrong.
+    What is asked of a suite that is not planned yet, or whose grid is in doubt, cannot be known to be wrong.
     """
-    if study.unplanned(_suites(question)):
+    suites = _suites(question)
+    if study.unplanned(suites) or any(one.suite in suites and not one.shard_id for one in study.problems):
         return
     if question.cells is not None:
         populations.check_cells(study.cells, question.cells, where)
@@ -160,7 +170,8 @@ def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple
 
 
 def _reason(study: Study, suite: str, shard_id: str) -> str:
-    return study.absences.get((suite, shard_id), "not started")
+    reason = study.absences.get((suite, shard_id), "not started")
+    return "; ".join([reason, *([study.remarks[suite]] if suite in study.remarks else [])])
 
 
 def _verdict(study: Study, registered: Registered, claim_id: str) -> Verdict:

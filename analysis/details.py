@@ -16,10 +16,9 @@ from analysis.control import Controlled, controlled
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
-from analysis.signals import ORIENTATION
 from analysis.statistics import Estimate
 from kvexp.prereg.registration import Details as Wanted
-from kvexp.prereg.registration import Label, Population, Registered, RegistrationError, seed
+from kvexp.prereg.registration import Label, Population, Registered, seed
 
 AUC_LABELS: tuple[Label, ...] = ("own_failure", "induced_failure", "attribution")
 NO_ROWS = "rows are missing or invalid"
@@ -61,15 +60,6 @@ class Details:
     induced: tuple[Rate, ...]  # failures among what the full cache answers
     rescued: tuple[Rate, ...]  # successes among what it does not
     control: tuple[Controlled, ...] = ()  # suites beside the registered control; empty without one
-
-
-def check(registered: Registered) -> None:
-    """Refuse details on signals that nothing logs."""
-    wanted = registered.content.details
-    for signal in wanted.signals if wanted is not None else ():
-        if signal not in ORIENTATION:
-            known = ", ".join(ORIENTATION)
-            raise RegistrationError(f"{registered.path}: [details] no signal '{signal}'; there are {known}")
 
 
 def describe(study: Study, registered: Registered) -> Details:

@@ -5,7 +5,7 @@ row of the same suite, model, task and example says whose fault a failure is: in
 cache succeeds, inherent where it fails too, and a rescue where only the compressed cache succeeds.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,8 +157,8 @@ def clusters(rows: pd.DataFrame) -> Integers:
     return strata(rows, ("task", "example_id"))
 
 
-def _axes(rows: Population | Cells) -> list[tuple[str, list[str] | list[float] | None]]:
-    axes: list[tuple[str, list[str] | list[float] | None]] = [
+def _axes(rows: Population | Cells) -> list[tuple[str, Sequence[str | float] | None]]:
+    axes: list[tuple[str, Sequence[str | float] | None]] = [
         ("suite", rows.suites),
         ("model", rows.models),
         ("task", rows.tasks),

@@ -1,13 +1,15 @@
 """From one question to the log rows of all its arms: prompt, keyed draws, answers, scores."""
 
-from typing import Any
+import numpy as np
+from numpy.typing import NDArray
 
 from kvexp.draws import uniforms
 from kvexp.prompting import prompt_of
 from kvexp.records import Generation, Timings
 from kvexp.replay.arm import Arm
-from kvexp.replay.harness import Answer, answer_all
+from kvexp.replay.harness import Answer, Planned, Uniforms, answer_all, plan_all
 from kvexp.replay.model import Loaded
+from kvexp.replay.probe import probe
 from kvexp.replay.prompt import Prompt
 from kvexp.resolved import GenerationShard
 from kvexp.tasks import Question, Task
@@ -18,13 +20,32 @@ def answer(
 ) -> list[Generation]:
     """One generation for every arm of the shard at every place of the grid."""
     prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
+    draw = _draw(shard, anchor, question)
+    answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
+    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
 
-    def draw(arm: Arm, shape: tuple[int, int, int]) -> Any:
+
+def plans(
+    shard: GenerationShard, anchor: str, family: Task, question: Question, arms: list[Arm], loaded: Loaded
+) -> list[Planned]:
+    """What `answer` keeps in the cache for some arms of the shard, without the answers."""
+    prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
+    return plan_all(loaded, prompt, arms, shard.protocol, _draw(shard, anchor, question))
+
+
+def _draw(shard: GenerationShard, anchor: str, question: Question) -> Uniforms:
+    def draw(arm: Arm, shape: tuple[int, int, int]) -> NDArray[np.float64]:
         where = (shard.task.name, question.example_id, str(arm.condition))
         return uniforms(anchor, int(arm.seed or 0), *where, shape)
 
-    answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
-    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
+    return draw
+
+
+def keep_probe(shard: GenerationShard, question: Question, planned: Planned) -> str:
+    """The keep bits that a row shows: at places keyed by the row's key."""
+    arm = planned.arm
+    where = (shard.suite, shard.model.name, shard.task.name, question.example_id)
+    return probe(planned.plan.kept_LKN, [*where, arm.name, arm.condition, arm.budget, arm.seed])
 
 
 def _generation(
@@ -76,5 +97,6 @@ def _generation(
             decode_arms=answer.decode_arms,
         ),
         stopped_by="stop_token" if decoded.stopped else "length",
-        keep_digest=None if arm.design.keeps_all else answer.keep_digest,
+        keep_digest=None if arm.design.keeps_all else planned.keep_digest,
+        keep_probe=None if arm.design.keeps_all else keep_probe(shard, question, planned),
     )

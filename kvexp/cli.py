@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return verb(parsed, console)
     except KvexpError as error:
-        return _say(str(error), error.exit_code)
+        return _say(str(error), error.exit_code, error.details)
     except KeyboardInterrupt:
         return _say("interrupted; what is on disk stays, submit again to continue", 130)
     except BrokenPipeError:  # the reader, for instance `head`, has seen enough
@@ -61,8 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
 
 
-def _say(sentence: str, exit_code: int) -> int:
+def _say(sentence: str, exit_code: int, details: Sequence[str] = ()) -> int:
     print(f"kvexp: {printable(sentence)}", file=sys.stderr)
+    for line in details:
+        print(f"  {printable(line)}", file=sys.stderr)
     return exit_code
 
 
@@ -93,16 +95,25 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, verb: Verb, text: str, *parents: argparse.ArgumentParser) -> Any:
         sub = verbs.add_parser(name, help=text, description=text, parents=list(parents))
-        sub.set_defaults(verb=verb)
+        sub.set_defaults(verb=verb, called=name)
         return sub
 
     add("plan", _plan, "Show the shards and generations of a study.", overrides, as_json)
     fetch = add("fetch", _fetch, "Download the models and data that a study needs.", overrides)
     fetch.add_argument("--dry-run", action="store_true", help="only say what is missing, and its size")
-    add("submit", _submit, "Run what is missing of a study.", overrides)
+    submit = add("submit", _submit, "Run what is missing of a study.", overrides)
+    submit.add_argument(
+        "--unregistered",
+        action="store_true",
+        help="check no seal; logs go to results/scratch, never analysed",
+    )
+    submit.add_argument(
+        "--allow-dirty", action="store_true", help="run a sealed suite although tracked files are changed"
+    )
     add("status", _status, "Show how far each shard is.", overrides, as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", overrides)
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
+    _add_registration_verbs(add, overrides, as_json)
     attempt = add("try", _try, "Answer one question through chosen arms, beside their signals.", overrides)
     attempt.add_argument("--file", type=Path, required=True, help="text file with the context; - reads stdin")
     attempt.add_argument("--question", required=True, help="what to ask about it")
@@ -114,6 +125,63 @@ def _parser() -> argparse.ArgumentParser:
     attempt.add_argument("--seeds", default="0", help="labels of the Poisson draws")
     attempt.add_argument("--max-new-tokens", type=int, default=24, help="longest answer")
     return parser
+
+
+def _add_registration_verbs(
+    add: Any, overrides: argparse.ArgumentParser, as_json: argparse.ArgumentParser
+) -> None:
+    new = add("new-study", _registration("new_study"), "Copy a study and its registrations under a new name.")
+    new.add_argument("name", metavar="NAME", help="of the new study")
+    new.add_argument("--from", dest="source", default="embedded", metavar="STUDY", help="what is copied")
+    new.set_defaults(overrides=[])
+    seal = add("seal", _registration("seal_study"), "Seal registrations: STUDY [ID ...].", overrides)
+    seal.add_argument(
+        "--copy", action="store_true", help="seal a copy of the registrations, in the results folder"
+    )
+    stamp = add("stamp", _registration("stamp_study"), "Time-stamp: STUDY [ID or SUITE ...].", overrides)
+    stamp.add_argument("--tsa", metavar="NAME", help="a file of preregistration/trust; default: the first")
+    stamp.add_argument(
+        "--query", action="store_true", help="only write the query, for a machine with network"
+    )
+    stamp.add_argument("--reply", type=Path, metavar="FILE", help="the authority's reply to that query")
+    stamp.add_argument(
+        "--witness", metavar="NAME", help="a further stamp by this authority, beside the first"
+    )
+    stamp.add_argument(
+        "--own", action="store_true", help="by an authority of your own (openssl): worth little"
+    )
+    lock = add("lock", _registration("lock_suites"), "Close suites: STUDY [SUITE ...].", overrides)
+    lock.add_argument("--incomplete", metavar="REASON", help="lock although rows are missing")
+    lock.add_argument("--again", action="store_true", help="lock anew, for an amended registration")
+    verify = add(
+        "verify",
+        _registration("verify_study"),
+        "Check seals, stamps, attempts, locks: STUDY.",
+        overrides,
+        as_json,
+    )
+    verify.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
+    verify.add_argument("--seed", type=int, metavar="S", help="chooses these rows; default: a random one")
+    amend = add(
+        "amend", _registration("amend_study"), "Register a change of sealed files: STUDY ID.", overrides
+    )
+    amend.add_argument("--why", default="", help="what was wrong, and what is done about it")
+    amend.add_argument("--data-seen", default="", help="what you have seen of the data")
+    amend.add_argument(
+        "--accept-protocol", action="store_true", help="rows made by the code before keep counting"
+    )
+
+
+def _registration(name: str) -> Verb:
+    """A verb of `kvexp.prereg.verbs`, imported when it is called."""
+
+    def verb(parsed: argparse.Namespace, console: Console) -> int:
+        from kvexp.prereg import verbs
+
+        found: Verb = getattr(verbs, name)
+        return found(parsed, console)
+
+    return verb
 
 
 def _plan(parsed: argparse.Namespace, console: Console) -> int:
@@ -141,20 +209,24 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.submit import submit
 
     root = project_root()
-    return submit(select(parsed.overrides, root), root, console)
+    return submit(
+        select(parsed.overrides, root),
+        root,
+        console,
+        is_registered=not parsed.unregistered,
+        allow_dirty=parsed.allow_dirty,
+    )
 
 
 def _status(parsed: argparse.Namespace, console: Console) -> int:
     from dataclasses import asdict
 
     from kvexp.compose import project_root, select
-    from kvexp.grid import chosen, shards
-    from kvexp.status import print_status, shard_status
+    from kvexp.status import print_status, study_status
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    results = root / "results" / selection.study.name
-    rows = [shard_status(results, s) for s in chosen(shards(selection, "leave_out"), selection)]
+    rows = study_status(selection, root / "results" / selection.study.name)
     if parsed.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -164,13 +236,16 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
+    from kvexp.prereg.home import home_of
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    study, registered = selection.study.name, selection.chosen["study"][0]
-    command = [sys.executable, "-m", "analysis", str(Path("results") / study)]
-    if study != registered:  # a grid under a name of its own is judged by the claims that it varies
-        command += ["--registration", str(Path("preregistration") / registered)]
+    home = home_of(selection, root)
+    command = [sys.executable, "-m", "analysis", str(Path("results") / home.study)]
+    if (
+        home.prefix != f"preregistration/{home.study}"
+    ):  # a renamed grid is judged by the claims that it varies
+        command += ["--registration", home.prefix]
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode
 

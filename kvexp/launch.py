@@ -8,9 +8,9 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ import submitit
 
 from kvexp import hub, provenance, shard_log
 from kvexp.assets import embedded_model, model_digest
+from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.resolved import AttentionShard, Shard
-from kvexp.shard import Place, run_shard
+from kvexp.shard import Place, Under, run_shard
 
-ANCHOR = "unanchored"
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
 
@@ -52,6 +52,20 @@ def model_source(model: ModelConf) -> str:
             f"model {model.name!r} is not there: {folder} has no config.json (set model.{model.name}.source)"
         )
     return str(folder)
+
+
+def tokenizers(selection: Selection) -> Callable[[str], Any]:
+    """Loads the tokenizer of a model of the study by name, once."""
+    models = {model.name: model for model in selection.models}
+
+    @cache
+    def load(name: str) -> Any:
+        from kvexp.replay.model import load_tokenizer
+
+        model = models[name]
+        return load_tokenizer(model_source(model), model.revision)
+
+    return load
 
 
 def check_heads(todo: list[Shard]) -> None:
@@ -83,7 +97,7 @@ class ShardJob:
         model, place = self.shard.model, self.place
         try:
             if not (place.folder / shard_log.FOOTER).exists():
-                place = replace(place, model_digest=_digest(model))
+                place = replace(place, model_digest=content_digest(model))
             run_shard(
                 self.shard,
                 place,
@@ -98,15 +112,20 @@ class ShardJob:
         return submitit.helpers.DelayedSubmission(self, *args, **kwargs)
 
 
-def _digest(model: ModelConf) -> str | None:
+def content_digest(model: ModelConf) -> str | None:
     """Of a model's files; a commit of the hub pins them without reading fifteen gigabytes."""
     if hub.is_pinned(model):
         return None
     source = Path(model_source(model))
     # A folder without weights has none; loading it will say so better.
     with contextlib.suppress(InputError):
-        return model_digest(source)
+        return _digest_of(source)
     return None
+
+
+@cache
+def _digest_of(folder: Path) -> str:
+    return model_digest(folder)
 
 
 def folder_of(results: Path, shard: Shard) -> Path:
@@ -119,12 +138,14 @@ def is_complete(results: Path, shard: Shard) -> bool:
     return (folder_of(results, shard) / shard_log.FOOTER).exists()
 
 
-def jobs(root: Path, results: Path, made: list[Shard], cluster: ClusterConf) -> list[ShardJob]:
-    """One job for every shard."""
+def jobs(
+    root: Path, results: Path, made: list[Shard], cluster: ClusterConf, under: Mapping[str, Under]
+) -> list[ShardJob]:
+    """One job for every shard; `under`: by suite, what it is registered under."""
     git = provenance.git_state(root)
     threads = cluster.threads or max(1, len(os.sched_getaffinity(0)) // cluster.workers)
     return [
-        ShardJob(shard, Place(folder_of(results, shard), ANCHOR, git, cluster.device), threads)
+        ShardJob(shard, Place(folder_of(results, shard), under[shard.suite], git, cluster.device), threads)
         for shard in made
     ]
 

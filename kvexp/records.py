@@ -28,6 +28,7 @@ ID_PATTERN = r"\A[A-Za-z0-9][A-Za-z0-9._=-]*\Z"
 ID_LENGTH = 200
 Id = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=ID_LENGTH)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Probe = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{128}\Z")]  # 512 bits
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # what a float64 column holds exactly
 Seed = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -155,7 +156,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     decode_arms: Count  # arms in that batch
 
 
-class Generation(Keyed, frozen=True, kw_only=True, tag="generation/1"):
+# A default is for a field that older logs lack: left out where it is null, so their lines keep their bytes.
+class Generation(Keyed, frozen=True, kw_only=True, omit_defaults=True, tag="generation/1"):
     """One answer by one arm to one example: the unit of every analysis."""
 
     attempt: Count  # number of the attempt that wrote the row
@@ -182,6 +184,8 @@ class Generation(Keyed, frozen=True, kw_only=True, tag="generation/1"):
     seconds: Timings
     stopped_by: Literal["stop_token", "length"]
     keep_digest: Digest | None  # sha256 of the packed keep masks (layer, KV head, token); null: full
+    # Keep bits at 512 places keyed by the row (kvexp/replay/probe.py); null: full, or an older log.
+    keep_probe: Probe | None = None
 
 
 class Cell(Record, frozen=True, kw_only=True, tag="cell/1"):
@@ -303,7 +307,7 @@ class Example(Record, frozen=True, kw_only=True, tag="example/2"):
     difference: str  # how the ids, decoded, differ from the rendered prompt; empty: not at all
 
 
-class Attempt(Record, frozen=True, kw_only=True, tag="attempt/1"):
+class Attempt(Record, frozen=True, kw_only=True, omit_defaults=True, tag="attempt/1"):
     """One process start on a shard, recorded before the model loads."""
 
     shard_id: Id
@@ -323,6 +327,7 @@ class Attempt(Record, frozen=True, kw_only=True, tag="attempt/1"):
     threads: Count
     started_at: str  # UTC, ISO 8601
     config: dict[str, Any]  # the resolved shard, in full
+    previous: Digest | None = None  # sha256 of the file of the attempt before; absent: this is the first
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

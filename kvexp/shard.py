@@ -18,6 +18,7 @@ from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.families import family_of
 from kvexp.measuring import measure
+from kvexp.prereg.chain import UNANCHORED
 from kvexp.prompting import counter
 from kvexp.records import Attempt, Failed, RecordError
 from kvexp.replay.model import Loaded
@@ -29,11 +30,28 @@ from kvexp.terminal import printable
 
 
 @dataclass(frozen=True)
+class Under:
+    """What the attempts of a suite state about its registration.
+
+    Attributes:
+        seal: seal id; None: the suite is not sealed.
+        anchor: of the registration's time stamp; keys the Poisson draws.
+        accepted: seals under which attempts that are there may go on.
+        note: what a person should know before it runs; empty: nothing.
+    """
+
+    seal: str | None = None
+    anchor: str = UNANCHORED
+    accepted: frozenset[str | None] = frozenset({None})
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Place:
     """Where a shard's logs lie and what every attempt states about its origin."""
 
     folder: Path
-    anchor: str
+    under: Under
     git: tuple[str | None, bool | None]
     device: str
     model_digest: str | None = None
@@ -73,7 +91,7 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
     for attempt in state.attempts:
         for what, there, here in (
             ("protocol", attempt.protocol_digest, shard.protocol_digest),
-            ("anchor", attempt.anchor, place.anchor),
+            ("anchor", attempt.anchor, place.under.anchor),
             ("configuration", attempt.shard_digest, shard.digest),
             ("model", attempt.model_digest or "", place.model_digest or ""),
         ):
@@ -82,6 +100,18 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
                     f"{place.folder} was begun under another {what} ({there[:12]}, now {here[:12]}): "
                     "go back to it, or move the folder away to start the shard anew"
                 )
+    refuse_other_seals(place.folder, state.attempts, place.under)
+
+
+def refuse_other_seals(folder: Path, attempts: Sequence[Attempt], under: Under) -> None:
+    """Raises IntegrityError for attempts under a seal whose rows do not count for the one that stands."""
+    for attempt in attempts:
+        if attempt.seal not in under.accepted:
+            there, now = (seal[:12] if seal else "none" for seal in (attempt.seal, under.seal))
+            raise IntegrityError(
+                f"{folder} was begun under another seal ({there}, now {now}), so its rows cannot count: move "
+                "the folder away to start the shard anew"
+            )
 
 
 def _refuse_unexpected(shard: Shard, place: Place, state: State) -> None:
@@ -100,8 +130,8 @@ def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
         number=max((a.number for a in state.attempts), default=0) + 1,
         shard_digest=shard.digest,
         protocol_digest=shard.protocol_digest,
-        seal=None,
-        anchor=place.anchor,
+        seal=place.under.seal,
+        anchor=place.under.anchor,
         git_commit=commit,
         git_dirty=dirty,
         versions=provenance.versions(),
@@ -113,6 +143,7 @@ def _attempt(shard: Shard, place: Place, state: State) -> Attempt:
         threads=torch.get_num_threads(),
         started_at=provenance.now(),
         config=shard.resolved(),
+        previous=shard_log.last_attempt_digest(place.folder),
     )
 
 
@@ -133,7 +164,7 @@ def _answer_missing(
         if example_id not in lacking:
             continue
         try:
-            rows = _rows(shard, place.anchor, family, questions[example_id], attempt, loaded)
+            rows = _rows(shard, place.under.anchor, family, questions[example_id], attempt, loaded)
             lines = shard_log.to_lines([row for row in rows if row.key in missing])
         # OutOfMemoryError is a RuntimeError; a RecordError is an answer with NaN or the like.
         except (InputError, MemoryError, RuntimeError, RecordError) as error:

@@ -53,7 +53,7 @@ class State:
 
 def read_state(folder: Path, log: str = GENERATIONS) -> State:
     """The folder of a shard; empty if there is none. Raises IntegrityError for what does not belong there."""
-    attempts = [_read_one(path, Attempt) for path in sorted(folder.glob("attempt-*.json"))]
+    attempts = read_attempts(folder)
     numbers = {attempt.number for attempt in attempts}
     rows: dict[Any, Row] = {}
     failed: dict[str, Failed] = {}
@@ -76,12 +76,29 @@ def read_state(folder: Path, log: str = GENERATIONS) -> State:
     return State(rows, list(failed.values()), attempts, _footer(folder, log, len(rows)))
 
 
+def read_attempts(folder: Path) -> list[Attempt]:
+    """Every process start on a shard, in order."""
+    return [read_attempt(path) for path in sorted(folder.glob("attempt-*.json"))]
+
+
+def read_attempt(path: Path) -> Attempt:
+    """One process start. Raises IntegrityError for a file that is none."""
+    attempt: Attempt = _read_one(path, Attempt)
+    return attempt
+
+
+def last_attempt_digest(folder: Path) -> str | None:
+    """sha256 of the newest attempt's file, which the next one states: a chain that cannot lose its middle."""
+    paths = sorted(folder.glob("attempt-*.json"))
+    return sha256(paths[-1]) if paths else None
+
+
 def _footer(folder: Path, log: str, rows: int) -> Footer | None:
     """The footer, if there is one. Raises IntegrityError if the log is not the one that it closed."""
     if not (folder / FOOTER).exists():
         return None
     footer = read_footer(folder)
-    if footer.rows != rows or footer.sha256 != _sha256(folder / log):
+    if footer.rows != rows or footer.sha256 != sha256(folder / log):
         raise IntegrityError(_changed(folder / log))
     return footer
 
@@ -94,7 +111,7 @@ def check_closed(folder: Path, shard_digest: str, log: str = GENERATIONS) -> Non
             f"{folder} is complete, but was made under another configuration or protocol: go back to it, "
             "move the folder away, or run under another name with study.name=NAME"
         )
-    if footer.sha256 != _sha256(folder / log):
+    if footer.sha256 != sha256(folder / log):
         raise IntegrityError(_changed(folder / log))
 
 
@@ -117,7 +134,8 @@ def is_file(path: Path) -> bool:
     return True
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Of a file's bytes; `absent` if it is not there."""
     if not is_file(path):
         return "absent"
     with path.open("rb") as file:
@@ -276,7 +294,7 @@ def close(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
         shard_id=state.attempts[0].shard_id,
         shard_digest=shard_digest,
         rows=len(state.rows),
-        sha256=_sha256(folder / log),
+        sha256=sha256(folder / log),
         segments=[
             Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
             for a, rows in zip(state.attempts, by_attempt, strict=True)

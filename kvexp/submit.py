@@ -4,48 +4,75 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvexp import launch
 from kvexp.compose import Selection
-from kvexp.config import ModelConf
+from kvexp.config import is_folder
+from kvexp.errors import IntegrityError
 from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.prepare import write_examples, write_grid
+from kvexp.prereg.chain import UNREGISTERED
+from kvexp.prereg.gate import gate
+from kvexp.prereg.lock import refuse_locked
 from kvexp.progress import Work
-from kvexp.shard_log import check_closed
+from kvexp.resolved import Shard
+from kvexp.shard import Under, refuse_other_seals
+from kvexp.shard_log import check_closed, read_attempts
 from kvexp.terminal import printable
 
+SCRATCH = "scratch"  # below results/, for runs that no analysis reads
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
 
 
-def submit(selection: Selection, root: Path, console: Console) -> int:
-    """Run the chosen shards that have no footer; the exit code is that of the worst outcome."""
-    results = root / "results" / selection.study.name
+def submit(
+    selection: Selection,
+    root: Path,
+    console: Console,
+    *,
+    is_registered: bool = True,
+    allow_dirty: bool = False,
+) -> int:
+    """Run the chosen shards that have no footer; the exit code is that of the worst outcome.
+
+    Args:
+        selection: the study and what was chosen of it.
+        root: of the repository.
+        console: where progress is shown.
+        is_registered: if not, nothing is checked against seals, and the logs go to results/scratch, which no
+            analysis reads.
+        allow_dirty: run sealed suites although tracked files differ from their commit.
+    """
+    results = root / "results" / ("." if is_registered else SCRATCH) / selection.study.name
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
+    scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
+    under = gate(selection, root, wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
-    write_grid(results, made, left_out)
-    write_examples(results, wanted, _tokenizers(selection))
     todo = [s for s in wanted if not launch.is_complete(results, s)]
+    refuse_locked(results, [s.suite for s in todo])
     for shard in wanted:
         if shard not in todo:
-            check_closed(launch.folder_of(results, shard), shard.digest, shard.log)
-    console.print(
-        f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
-        f"{len(todo)} to run on cluster={selection.cluster.name}"
-    )
-    if not todo:
-        return 0
+            _refuse_other(launch.folder_of(results, shard), shard, under[shard.suite])
     for shard in {shard.model.name: shard for shard in todo}.values():
         launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
     launch.check_heads(todo)
-    jobs = launch.jobs(root, results, todo, selection.cluster)
+    write_grid(results, made, left_out)
+    write_examples(results, wanted, launch.tokenizers(selection))
+    for note in dict.fromkeys(one.note for one in under.values() if one.note):
+        console.print(note)
+    where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"
+    console.print(
+        f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
+        f"{len(todo)} to run on cluster={selection.cluster.name}{where}"
+    )
+    if not todo:
+        return 0
+    jobs = launch.jobs(root, results, todo, selection.cluster, under)
     if selection.cluster.executor == "debug":
         events: Iterator[Outcome | None] = launch.run_here(jobs)
     else:
@@ -55,17 +82,17 @@ def submit(selection: Selection, root: Path, console: Console) -> int:
     return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
 
 
-def _tokenizers(selection: Selection) -> Any:
-    models = {model.name: model for model in selection.models}
-
-    @cache
-    def load(name: str) -> Any:
-        from kvexp.replay.model import load_tokenizer
-
-        model: ModelConf = models[name]
-        return load_tokenizer(launch.model_source(model), model.revision)
-
-    return load
+def _refuse_other(folder: Path, shard: Shard, under: Under) -> None:
+    """Raises IntegrityError if a complete shard is not what is asked for: other rows, weights or seals."""
+    check_closed(folder, shard.digest, shard.log)
+    attempts = read_attempts(folder)
+    refuse_other_seals(folder, attempts, under)
+    made_with = {attempt.model_digest for attempt in attempts}
+    if is_folder(shard.model.source) and launch.content_digest(shard.model) not in made_with:
+        raise IntegrityError(
+            f"{folder} is complete, but was made with other files of model {shard.model.name} than those in "
+            f"{shard.model.source}: run under another name with study.name=NAME"
+        )
 
 
 def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, console: Console) -> int:

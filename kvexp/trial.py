@@ -15,6 +15,7 @@ from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
 from kvexp.places import places
+from kvexp.prereg.chain import UNANCHORED
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.prompt import encode_prompt
@@ -54,9 +55,7 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
         arms,
         selection.study.protocol,
         parsed.max_new_tokens,
-        lambda arm, shape: uniforms(
-            launch.ANCHOR, int(arm.seed or 0), "try", "try", str(arm.condition), shape
-        ),
+        lambda arm, shape: uniforms(UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape),
     )
     _print(answers, console)
     console.print(

@@ -103,6 +103,7 @@ def study(cells, worlds=None, *, problems=(), absences=None):
         problems=tuple(problems),
         absences=absences or {},
         delta=0.1,
+        remarks={},
     )
 
 

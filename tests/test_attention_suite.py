@@ -18,11 +18,11 @@ from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.grid import shards
 from kvexp.prepare import GRID, write_examples, write_grid
 from kvexp.prompting import Rendering, prompt_of
-from kvexp.provenance import PACKAGE, protocol_digest
+from kvexp.provenance import PACKAGE, protocol_manifest
 from kvexp.records import Cell, Expected, ExpectedCells, Failed, Reader, World
 from kvexp.replay.model import load
 from kvexp.resolved import AttentionShard, GenerationShard
-from kvexp.shard import Place, run_shard
+from kvexp.shard import Place, Under, run_shard
 from kvexp.shard_log import CELLS, FOOTER, GENERATIONS, read_state, to_lines
 from kvexp.submit import submit
 from kvexp.tasks import task
@@ -63,7 +63,7 @@ def loaded(tiny_folder):
 
 
 def place(folder, shard, **changes):
-    made = Place(folder / shard.suite / shard.shard_id, "unanchored", (None, None), "cpu")
+    made = Place(folder / shard.suite / shard.shard_id, Under(), (None, None), "cpu")
     return replace(made, **changes)
 
 
@@ -191,7 +191,7 @@ def test_a_changed_digit_in_a_closed_log_is_an_integrity_error(tmp_path, whole, 
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda s, p: (s, replace(p, anchor="2026-stamp")), "another anchor"),
+        (lambda s, p: (s, replace(p, under=Under(anchor="2026-stamp"))), "another anchor"),
         (lambda s, p: (changed(s, worlds=5), p), "another configuration"),
         (lambda s, p: (replace(s, layers=4), p), "another configuration"),
         (lambda s, p: (replace(s, protocol_digest="1" * 64), p), "another protocol"),
@@ -206,7 +206,7 @@ def test_a_folder_of_another_experiment_is_refused(whole, shard, change, what):
 
 
 def test_another_anchor_gives_another_log(tmp_path, whole, shard, loaded):
-    run(tmp_path, shard, loaded, anchor="2026-stamp")
+    run(tmp_path, shard, loaded, under=Under(anchor="2026-stamp"))
     assert len(lines(tmp_path, shard)) == ROWS
     assert not science(lines(tmp_path, shard)) & science(lines(whole, shard))
 
@@ -535,11 +535,11 @@ def test_what_makes_one_kind_of_rows_leaves_the_other_kinds_digest(tmp_path, nam
     package = tmp_path / "kvexp"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     kinds = ("cells", "generations")
-    before = {kind: protocol_digest(kind, USED, package) for kind in kinds}
-    assert before == {kind: protocol_digest(kind, USED) for kind in kinds}
+    before = {kind: protocol_manifest(kind, USED, package).digest for kind in kinds}
+    assert before == {kind: protocol_manifest(kind, USED).digest for kind in kinds}
     with (package / name).open("a") as file:
         file.write("# a comment counts: what ran is what is named\n")
-    assert {k for k in kinds if protocol_digest(k, USED, package) != before[k]} == changes
+    assert {k for k in kinds if protocol_manifest(k, USED, package).digest != before[k]} == changes
 
 
 def test_shards_carry_the_digest_of_their_kind(root):

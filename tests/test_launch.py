@@ -1,6 +1,7 @@
 """What a worker is given, and how its end is read: files first, words of others never trusted."""
 
 import os
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ from kvexp import launch
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import InputError, IntegrityError
 from kvexp.launch import Outcome, ShardJob
+from kvexp.shard import Under
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project
 
+UNDER = defaultdict(Under)
 LOCAL = ClusterConf(name="local", executor="local")
 
 
@@ -24,7 +27,7 @@ def root(tmp_path_factory, tiny_folder):
 @pytest.fixture
 def job(root, tmp_path):
     made = project.made(root)[:1]
-    return launch.jobs(root, tmp_path / "results", made, replace(LOCAL, threads=1))[0]
+    return launch.jobs(root, tmp_path / "results", made, replace(LOCAL, threads=1), UNDER)[0]
 
 
 class Handle:
@@ -98,7 +101,7 @@ def test_workers_share_the_cores(root, tmp_path):
 
     def threads(**changes):
         made = project.made(root)[:1]
-        return launch.jobs(root, tmp_path, made, replace(LOCAL, **changes))[0].threads
+        return launch.jobs(root, tmp_path, made, replace(LOCAL, **changes), UNDER)[0].threads
 
     assert threads() == cores
     assert threads(workers=10_000) == 1

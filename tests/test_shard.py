@@ -17,7 +17,7 @@ from kvexp import shard_log
 from kvexp.errors import IncompleteError, IntegrityError, KvexpError
 from kvexp.records import Failed, Generation, Reader
 from kvexp.replay.model import load
-from kvexp.shard import Place, run_shard
+from kvexp.shard import Place, Under, run_shard
 from kvexp.shard_log import FOOTER, GENERATIONS, read_state
 from tests import project
 
@@ -38,7 +38,7 @@ def shard(root):
 
 
 def place(folder, shard, **changes):
-    made = Place(folder / shard.suite / shard.shard_id, "unanchored", (None, None), "cpu")
+    made = Place(folder / shard.suite / shard.shard_id, Under(), (None, None), "cpu")
     return replace(made, **changes)
 
 
@@ -128,7 +128,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from kvexp.replay.model import load
-from kvexp.shard import Place, run_shard
+from kvexp.shard import Place, Under, run_shard
 from tests import project
 root, model = Path(sys.argv[1]), load(sys.argv[2], "float32")
 shard = project.made(root, *sys.argv[3].split(";"))[0]
@@ -137,7 +137,7 @@ print("ready", flush=True)
 for line in sys.stdin:  # each line is a results folder: run the shard there in a process of its own
     child = os.fork()
     if child == 0:
-        run_shard(shard, Place(shard_folder(line.strip()), "unanchored", (None, None), "cpu"), lambda: model)
+        run_shard(shard, Place(shard_folder(line.strip()), Under(), (None, None), "cpu"), lambda: model)
         os._exit(0)
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -306,7 +306,7 @@ def test_an_answer_with_nan_is_a_failed_example_and_not_a_crash(tmp_path, shard,
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (lambda s, p: (s, replace(p, anchor="2026-stamp")), "another anchor"),
+        (lambda s, p: (s, replace(p, under=Under(anchor="2026-stamp"))), "another anchor"),
         (lambda s, p: (replace(s, context_tokens=300), p), "another configuration"),
         (lambda s, p: (replace(s, protocol_digest="1" * 64), p), "another protocol"),
         (lambda s, p: (s, replace(p, model_digest="2" * 64)), "another model"),

@@ -2,5 +2,6 @@
 
 from analysis.load.problems import Problem
 from analysis.load.study import Study, check_folder, load
+from analysis.load.under import Under
 
-__all__ = ["Problem", "Study", "check_folder", "load"]
+__all__ = ["Problem", "Study", "Under", "check_folder", "load"]

@@ -1,7 +1,7 @@
 """The grid: every generation and every attention cell that a complete study contains."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -14,6 +14,7 @@ from analysis.load import files
 from analysis.load.lines import LineError, Lines
 from analysis.load.problems import Problem
 from analysis.load.prompts import MAX_CELLS, prompt_of, size
+from analysis.load.under import Under, differs, grid_digests
 from analysis.statistics.base import Integers
 from kvexp.errors import KvexpError
 from kvexp.records import Expected, ExpectedCells, Key
@@ -49,8 +50,11 @@ class Grid:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_grid(path: Path) -> Grid:
-    """Read grid.jsonl. Raises ResultsError if there is none; whatever else is wrong is a problem."""
+def read_grid(path: Path, sealed: Mapping[str, Under] | None = None) -> Grid:
+    """Read grid.jsonl; the suites that are sealed must be as they were sealed, or not planned yet.
+
+    Raises ResultsError if there is none; whatever else is wrong is a problem.
+    """
     try:
         data = files.read(path)
     except FileNotFoundError:
@@ -70,9 +74,21 @@ def read_grid(path: Path) -> Grid:
     problems = [Problem(f"{path}: {words}") for words in _repeated(rows, prompts)]
     if not lines:
         problems = [Problem(f"{path}: the grid is empty")]
+    problems += _not_as_sealed(path, data, lines, sealed or {})
     # A prompt that stands twice would have its cells twice; the problem has been named.
     once = {prompt_of(prompt): prompt for prompt in prompts}
     return Grid(_table(rows), list(once.values()), problems)
+
+
+def _not_as_sealed(
+    path: Path, data: bytes, lines: list[Expected | ExpectedCells], sealed: Mapping[str, Under]
+) -> Iterator[Problem]:
+    if not sealed:
+        return
+    for suite, found in sorted(grid_digests(data, lines, sealed).items()):
+        under = sealed[suite]
+        if words := "; ".join(differs(found, under)):
+            yield Problem(f"{path}: suite {suite} is not as seal {under.seal} has it: it {words}", suite)
 
 
 def _misplaced(lines: list[Expected | ExpectedCells]) -> Iterator[tuple[int, str]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from analysis.load import files
 from analysis.load.lines import NOT_CANONICAL, LineError, Lines, is_canonical
+from analysis.load.under import Under, unregistered
 from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, Record, RecordError, World
 
 R = TypeVar("R", bound=Record)
@@ -28,6 +30,8 @@ class Shard:
         is_closed: it has a footer, so its rows count.
         failed: examples whose last try failed, with the category.
         attempts: process starts by number.
+        uncounted: those whose rows do not count, with the reason.
+        left_out: rows of these.
         problems: contradictions, one sentence each.
     """
 
@@ -35,7 +39,14 @@ class Shard:
     is_closed: bool = False
     failed: dict[str, str] = field(default_factory=dict)
     attempts: dict[int, Attempt] = field(default_factory=dict)
+    uncounted: dict[int, str] = field(default_factory=dict)
+    left_out: Counter[int] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def counted(self) -> list[Attempt]:
+        """The attempts whose rows count, by number."""
+        return [one for number, one in sorted(self.attempts.items()) if number not in self.uncounted]
 
 
 class Log(ABC, Generic[Row]):
@@ -68,11 +79,15 @@ def is_shard(folder: Path) -> bool:
     return any(name in (*LOGS, FOOTER) or _is_attempt(name) for name in names)
 
 
-def read_shard(path: Path, log: Log[Row]) -> Shard:
-    """Read everything, the rows into the log; what is wrong becomes a problem, never an exception."""
+def read_shard(path: Path, log: Log[Row], under: Under | None = None) -> Shard:
+    """Read everything, the rows into the log; what is wrong becomes a problem, never an exception.
+
+    Rows of attempts that do not count under a seal are read and left out.
+    """
     shard = Shard(path)
     try:
         _read_attempts(shard)
+        _judge_attempts(shard, under)
         footer = _read_footer(shard)
         _read_log(shard, footer, log)
     except (LineError, RecordError) as error:
@@ -103,6 +118,15 @@ def _read_attempts(shard: Shard) -> None:
                 shard.attempts[attempt.number] = attempt
 
 
+def _judge_attempts(shard: Shard, under: Under | None) -> None:
+    for number, attempt in sorted(shard.attempts.items()):
+        if under is None:
+            if words := unregistered(attempt):
+                shard.problems.append(f"{attempt_path(shard.path, number)}: {words}")
+        elif words := under.why_not(attempt):
+            shard.uncounted[number] = words
+
+
 def _read_footer(shard: Shard) -> Footer | None:
     path = shard.path / FOOTER
     if not path.exists():
@@ -111,9 +135,9 @@ def _read_footer(shard: Shard) -> Footer | None:
     footer = _one(_footer, path)
     if footer.shard_id != shard.path.name:
         shard.problems.append(f"{path}: it belongs to shard {footer.shard_id}")
-    for number, attempt in shard.attempts.items():
+    for attempt in shard.counted:
         if attempt.shard_digest != footer.shard_digest:
-            shard.problems.append(f"{path}: its shard digest is not that of attempt {number}")
+            shard.problems.append(f"{path}: its shard digest is not that of attempt {attempt.number}")
     return footer
 
 
@@ -154,6 +178,8 @@ def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) 
         elif attempt is None:
             name = attempt_path(shard.path, record.attempt).name
             shard.problems.append(f"{path}:{number}: written by an attempt without its {name}")
+        elif attempt.number in shard.uncounted:
+            shard.left_out[attempt.number] += is_row
         elif is_row:
             shard.problems += [f"{path}:{number}: {words}" for words in log.take(number, record, attempt)]
             shard.failed.pop(record.example_id, None)  # a later success counts

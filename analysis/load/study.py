@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,10 +16,12 @@ from analysis.load.problems import Problem
 from analysis.load.prompts import Prompts
 from analysis.load.same import Same
 from analysis.load.shard import CELLS, LOGS, Log, Shard, attempt_path, is_shard, read_shard
+from analysis.load.under import Under
 from kvexp.records import Generation
 from kvexp.terminal import printable
 
-NOT_SHARDS = ("examples", "locks")
+NOT_SHARDS = ("examples", "locks", "preregistration")
+SCRATCH = ("results", "scratch")  # below it lies what was run without a registration
 SHOWN_PER_SHARD = 5
 
 
@@ -44,6 +46,7 @@ class Study:
         absences: why rows of a (suite, shard) are missing, where the shard itself says so.
         problems: contradictions, sorted.
         delta: of the certificate, as the attempts of attention suites say; None if none does.
+        remarks: what to say of the missing rows of a suite, for instance why it was locked without them.
     """
 
     name: str
@@ -53,6 +56,7 @@ class Study:
     absences: Mapping[tuple[str, str], str]
     problems: tuple[Problem, ...]
     delta: float | None = None
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cell_suites(self) -> list[str]:
@@ -71,23 +75,28 @@ class Study:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises ResultsError for a folder that is not there."""
+    """Raises ResultsError for a folder that is not there, or that no analysis reads."""
     if not folder.is_dir():
         raise ResultsError(f"{folder} is not a folder: give results/<study>")
+    if folder.resolve().parts[-3:-1] == SCRATCH:
+        raise ResultsError(
+            f"{folder} holds runs made with --unregistered, which no analysis reads: give results/<study>"
+        )
 
 
-def load(folder: Path, owners: Mapping[str, str]) -> Study:
+def load(folder: Path, owners: Mapping[str, str], sealed: Mapping[str, Under] | None = None) -> Study:
     """Read a results folder.
 
     Args:
         folder: results/<study>.
         owners: suite -> id of the registration that keys it; its attempts share one anchor.
+        sealed: suite -> its seal; only attempts that count under it fill rows.
 
     Raises ResultsError for a folder that is no results folder; whatever else is wrong is a problem.
     """
     check_folder(folder)
-    grid = read_grid(folder / "grid.jsonl")
-    reader = _Reader(Answers(grid.table), Measurements(Prompts(grid.prompts)), owners)
+    grid = read_grid(folder / "grid.jsonl", sealed)
+    reader = _Reader(Answers(grid.table), Measurements(Prompts(grid.prompts)), owners, sealed or {})
     # Against an unreadable grid every row would be foreign, which says nothing.
     for suite, path in _shard_folders(folder) if len(grid.table) or grid.prompts else []:
         reader.read(suite, path)
@@ -110,26 +119,32 @@ def load(folder: Path, owners: Mapping[str, str]) -> Study:
 class _Reader:
     """Shards, one after another, into the tables."""
 
-    def __init__(self, answers: Answers, measurements: Measurements, owners: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        measurements: Measurements,
+        owners: Mapping[str, str],
+        sealed: Mapping[str, Under],
+    ) -> None:
         self.answers, self.measurements = answers, measurements
         self.same = Same()
         self.absences: dict[tuple[str, str], str] = {}
         self.problems: list[Problem] = []
         self.delta: float | None = None
-        self._owners = owners
+        self._owners, self._sealed = owners, sealed
         self._is_mixed = bool(answers.suites) and bool(measurements.suites)
 
     def read(self, suite: str, path: Path) -> None:
         """One shard folder."""
         if self._has_cells(suite, path):
             cells = self.measurements.log()
-            shard = read_shard(path, cells)
+            shard = read_shard(path, cells, self._sealed.get(suite))
             self._check(suite, shard, self.measurements.planned(suite, path.name), cells)
             self.measurements.fill(shard, cells)
             self._note_delta(shard)
         else:
             generations = GenerationLog()
-            shard = read_shard(path, generations)
+            shard = read_shard(path, generations, self._sealed.get(suite))
             self._check(suite, shard, self.answers.planned(suite, path.name), generations)
             self.answers.fill(suite, shard, generations)
         self.problems += _problems(suite, shard)
@@ -137,7 +152,7 @@ class _Reader:
 
     def _note_delta(self, shard: Shard) -> None:
         """The first that is stated; another one is a problem of its own."""
-        for attempt in shard.attempts.values():
+        for attempt in shard.counted:
             found = settings(attempt)
             if self.delta is None and found is not None:
                 self.delta = found.protocol.delta
@@ -180,9 +195,9 @@ def _check_plans(shard: Shard, planned: answers.Planned | measurements.Planned) 
     """Grid and attempts must mean the same rows, so that neither can lose some unnoticed."""
     if len(planned.questions) > 1:
         shard.problems.append(f"{shard.path}: the grid mixes models or tasks in this shard")
-    for number, attempt in sorted(shard.attempts.items()):
+    for attempt in shard.counted:
         if words := planned.disagreement(attempt):
-            shard.problems.append(f"{attempt_path(shard.path, number)}: {words}")
+            shard.problems.append(f"{attempt_path(shard.path, attempt.number)}: {words}")
 
 
 def _problems(suite: str, shard: Shard) -> list[Problem]:
@@ -194,6 +209,9 @@ def _problems(suite: str, shard: Shard) -> list[Problem]:
 
 def _absence(shard: Shard) -> str:
     reason = "absent from a closed log" if shard.is_closed else "not complete (no footer)"
+    for number, rows in sorted(shard.left_out.items()):
+        if rows:
+            reason += f", {rows:,} rows of attempt {number} do not count: {shard.uncounted[number]}"
     if shard.failed:
         categories = Counter(shard.failed.values())
         failed = ", ".join(f"{count} {name}" for name, count in sorted(categories.items()))
@@ -205,8 +223,8 @@ def _state_attempts(
     same: Same, suite: str, owner: str, model: str, shard: Shard, code: tuple[str, str]
 ) -> None:
     """Attempts share the anchor of their registration, the weights of their model, the code of their kind."""
-    for number, attempt in sorted(shard.attempts.items()):
-        where = str(attempt_path(shard.path, number))
+    for attempt in shard.counted:
+        where = str(attempt_path(shard.path, attempt.number))
         words = "attempts of one registration carry different anchors"
         same.state(words, owner, attempt.anchor, where, suite)
         words = "attempts were made by different code (protocol digest)"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from analysis.tables.base import Table
 from kvexp.terminal import printable
 
-CAUTION = "PREVIEW: nothing is sealed or locked. Descriptive numbers; no verdict reads them."
+CAUTION = "Descriptive numbers; no verdict reads them."
 ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\|`*_"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 

@@ -1,44 +1,37 @@
-"""Verdicts and details as plain text for a terminal of 100 columns."""
+"""Descriptive numbers as plain text for a terminal of 100 columns."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from analysis.load import Study
-from analysis.report import Report
 from analysis.text.attention import attention_tables
 from analysis.text.control import control_tables
 from analysis.text.details import is_only_full, panel_tables, rate_table
-from analysis.text.variants import variant_tables
-from analysis.text.verdicts import summary, verdict_table
-from analysis.text.words import wrapped
+from analysis.verdict.text import joined
 
-SHOWN = 20  # integrity problems
+if TYPE_CHECKING:
+    from analysis.description import Description
 
 
-def to_text(report: Report, *, is_full: bool) -> str:
+def to_text(found: "Description", *, is_full: bool) -> str:
     """Everything for people; without `is_full` only the main arm and signals of the panel."""
-    lines = list(_head(report, is_full=is_full))
-    if report.verdicts:
-        lines += [*verdict_table(report), *variant_tables(report.verdicts)]
-    else:
-        lines += ["No claim is registered: whatever follows is exploratory.", ""]
-    lines += attention_tables(report.attention, is_full)
-    lines += _details(report, is_full=is_full)
+    lines = ["BLIND: outcomes are permuted.", ""] if found.is_blind else []
+    lines += attention_tables(found.attention, is_full)
+    lines += _details(found, is_full=is_full)
     if not is_full:
-        is_only_cells = len(report.study.cells) and not len(report.study.table)
+        is_only_cells = len(found.study.cells) and not len(found.study.table)
         full = "In full" if is_only_cells else "All arms, signals and tasks"
-        lines += [f"{full}: verdicts.md; everything for machines: verdicts.json"]
-        if report.attention:
+        lines += [f"{full}: details.md; everything for machines: verdicts.json, details.json"]
+        if found.attention:
             lines += ["Attention suites drawn: figures/*.svg; as tables: tables/*.md, tables/*.csv"]
-        lines += ["", *summary(report.verdicts)]
-    return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
+    return joined(lines)
 
 
-def _details(report: Report, *, is_full: bool) -> Iterator[str]:
+def _details(found: "Description", *, is_full: bool) -> Iterator[str]:
     """The tables of every registration that describes suites with generations."""
-    absent = set(report.unplanned)
+    absent = set(found.unplanned)
     sections = [
         one
-        for one in report.sections
+        for one in found.sections
         if one.registered.content.details is not None and set(one.registered.content.suites) - absent
     ]
     if not sections:
@@ -50,7 +43,7 @@ def _details(report: Report, *, is_full: bool) -> Iterator[str]:
         yield from panel_tables(section, is_full)
     for section in sections:
         for suite in section.registered.content.suites:
-            if suite in report.study.cell_suites or suite in absent:
+            if suite in found.study.cell_suites or suite in absent:
                 continue
             yield from rate_table("accuracy", suite, section.details.accuracy)
             if is_only_full(suite, section.details.accuracy):
@@ -60,33 +53,3 @@ def _details(report: Report, *, is_full: bool) -> Iterator[str]:
                 yield from rate_table("rescue rate", suite, section.details.rescued)
     for section in sections if is_full else ():
         yield from control_tables(section.details.control)
-
-
-def _head(report: Report, *, is_full: bool) -> Iterator[str]:
-    yield f"study {report.study.name}: {', '.join(_sizes(report.study))}"
-    for section in report.sections:
-        content, digest = section.registered.content, section.registered.digest
-        yield from wrapped(f"  {content.id}  ", content.title)
-        yield f"     sha256 {digest[:16]}; existing data: {content.existing_data}"
-        if is_full:
-            yield from wrapped("     ", content.existing_data_note)
-    if report.unplanned:
-        yield from wrapped("  not in the grid yet: ", ", ".join(report.unplanned))
-    problems = report.study.problems
-    if problems:
-        yield ""
-        yield f"INTEGRITY: {len(problems)} problem{'s' if len(problems) > 1 else ''} in the logs"
-        for problem in problems[:SHOWN]:
-            yield from wrapped("  ", problem.message)
-        if len(problems) > SHOWN:
-            yield f"  and {len(problems) - SHOWN} more, in verdicts.json"
-        yield ""
-    yield "PREVIEW: nothing is sealed or locked, so no verdict below is evidence yet."
-    yield ""
-
-
-def _sizes(study: Study) -> Iterator[str]:
-    """How much is there of each kind of row that the study has."""
-    kinds = [(study.table, "generations"), (study.cells, "cells")]
-    for table, nouns in [kind for kind in kinds if len(kind[0])] or kinds[:1]:
-        yield f"{int(table['present'].sum()):,} of {len(table):,} {nouns}"

@@ -8,7 +8,7 @@ from analysis.attention.demonstration import Demonstration
 from analysis.attention.heads import LINE
 from analysis.tables import ablations, tables_of
 from analysis.tables.base import Table, digits
-from analysis.text.words import RULE, WIDTH
+from analysis.verdict.words import RULE, WIDTH
 from kvexp.terminal import printable
 
 NAMED = 3  # heads in the short form

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.control import Controlled, Known
 from analysis.statistics import Estimate
-from analysis.text.words import RULE, point, wrapped
+from analysis.verdict.words import RULE, point, wrapped
 
 ALL = "all models"
 

@@ -1,16 +1,19 @@
 """The descriptive tables: the signal panel, accuracy and induced-failure rates."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from analysis.details import NO_ROWS, PanelRow, Rate
 from analysis.load.grid import FULL
-from analysis.report import Section
-from analysis.text.words import RULE, point
+from analysis.verdict.words import RULE, point
+
+if TYPE_CHECKING:
+    from analysis.description import Section
 
 MAIN_SIGNALS = ("certificate", "output_logprob", "entropy")
 
 
-def panel_tables(section: Section, is_full: bool) -> Iterator[str]:
+def panel_tables(section: "Section", is_full: bool) -> Iterator[str]:
     """Lines of one table per suite, task set and arm; without `is_full` the main arm and signals only."""
     wanted = section.registered.content.details
     main = "" if wanted is None else wanted.arm

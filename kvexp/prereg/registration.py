@@ -11,153 +11,78 @@ claims says that its suites are explored.
 """
 
 import hashlib
-import itertools
 import math
 import re
-import stat
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from kvexp.errors import KvexpError
-from kvexp.prereg.condition import FIELDS, Border, Condition, ConditionError, Field, State, parse
+from kvexp.prereg.condition import Condition, ConditionError, parse
+from kvexp.prereg.locate import Keys
+from kvexp.prereg.reachable import Purse, TooMany, fault
+from kvexp.prereg.schema import (
+    OTHERWISE,
+    Cells,
+    Claim,
+    Details,
+    Label,
+    Population,
+    Quantity,
+    Registration,
+    Statistics,
+    Strict,
+    Variant,
+)
+from kvexp.prereg.source import RegistrationError, Source, check_filled, read
 
-Label = Literal["success", "own_failure", "induced_failure", "inherent_failure", "rescue", "attribution"]
-Names = Annotated[list[str], msgspec.Meta(min_length=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-OTHERWISE = "otherwise"
-MAX_TRIALS = 1_000_000
-MAX_BYTES = 256 * 1024
-MAX_DOTS = 100  # in one line: a dotted key of thousands of parts keeps the TOML parser busy for minutes
+__all__ = [
+    "OTHERWISE",
+    "Asked",
+    "Cells",
+    "Claim",
+    "Details",
+    "Label",
+    "Population",
+    "Quantity",
+    "Question",
+    "Registered",
+    "Registration",
+    "RegistrationError",
+    "Statistics",
+    "Variant",
+    "load",
+    "load_folder",
+    "seed",
+]
+
+MAX_QUESTIONS = 400  # claims and variants of one file
+SHOWN = 80  # characters of an expression in a message
+_ID = re.compile(r"[A-Z][A-Za-z0-9_]{0,39}")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_CLAIM_ID = re.compile(r"[A-Z][A-Za-z0-9_]*")
-R = TypeVar("R", bound="Strict")
+R = TypeVar("R", bound=Strict)
 
 
-class RegistrationError(KvexpError):
-    """A registration that cannot be used as it stands."""
+@dataclass(frozen=True)
+class Asked:
+    """Which question of a registration: a claim, or one of its variants."""
 
-
-class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table that refuses unknown keys."""
-
-
-class Quantity(Strict, frozen=True, kw_only=True):
-    """A number that the claim's file returns under this name."""
-
-    meaning: str
-    range: tuple[float, float]  # every value it can take, both ends included
-    count: bool = False  # a whole number, without an interval
-
-
-class Population(Strict, frozen=True, kw_only=True):
-    """Rows of the grid. An absent axis is not restricted; every listed value must select a row."""
-
-    suites: Names
-    tasks: Names
-    arms: Names
-    label: Label  # what counts as positive, and which rows count at all
-    models: Names | None = None
-    conditions: Names | None = None
-    budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
-
-
-class Cells(Strict, frozen=True, kw_only=True):
-    """Cells of attention suites. An absent axis is not restricted; every listed value must select a cell."""
-
-    suites: Names
-    tasks: Names
-    models: Names | None = None
-    budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
-
-
-class Statistics(Strict, frozen=True, kw_only=True):
-    """How numbers are computed. The literals say what the analysis does; it can do nothing else."""
-
-    auc: Literal["mann-whitney, ties half"]
-    interval: Literal["cluster-bootstrap-percentile"]
-    cluster: tuple[Literal["task"], Literal["example_id"]]
-    resampled_within: tuple[Literal["task"]]
-    level: Annotated[float, msgspec.Meta(gt=0, lt=1)]
-    draws: Annotated[int, msgspec.Meta(ge=2, le=100_000)]
-    min_clusters: Annotated[int, msgspec.Meta(ge=2)]
-    undefined_resamples_max: Share  # above it there is no interval
-    undefined_rows_max: Share  # share of rows without a signal above which its statistics are undefined
-
-
-class Details(Strict, frozen=True, kw_only=True):
-    """What the descriptive tables look at; no verdict depends on it."""
-
-    tasks: Names  # the main tasks, without the needle anchor
-    arm: str  # the arm that carries the certificate
-    signals: Names
-    control: str | None = None  # suite that asks the same examples without their context
-
-
-class Variant(Strict, frozen=True, kw_only=True):
-    """What a reading or sensitivity changes; everything else is the claim's."""
-
-    population: dict[str, Any] = {}
-    cells: dict[str, Any] = {}
-    parameters: dict[str, Any] = {}
-    success: dict[str, Share] = {}
-    kill: str | None = None
-    support: str | None = None
-
-
-class Claim(Strict, frozen=True, kw_only=True):
-    """One claim, as written in its table."""
-
-    statement: str
-    quantities: dict[str, Quantity]
-    kill: str
-    kill_prose: str
-    population: Population | None = None  # of a claim about generations
-    cells: Cells | None = None  # of a claim about attention cells
-    support: str | None = None
-    labels: dict[State, str] = {}
-    parameters: dict[str, Any] = {}  # numbers and names that the claim's file needs
-    readings: dict[str, Variant] = {}
-    sensitivity: dict[str, Variant] = {}
+    claim_id: str
+    kind: str = ""  # readings or sensitivity; empty: the claim itself
+    name: str = ""
 
     @property
-    def variants(self) -> Iterator[tuple[str, Variant]]:
-        """Every variant with the words that name it."""
-        for kind in ("readings", "sensitivity"):
-            for name, variant in getattr(self, kind).items():
-                yield f"{kind} '{name}'", variant
+    def words(self) -> str:
+        """How messages name it."""
+        return f"claim {self.claim_id}" + (f", {self.kind} '{self.name}'" if self.kind else "")
 
-
-class Registration(Strict, frozen=True, kw_only=True):
-    """One TOML file."""
-
-    format: Literal["kvexp-registration/1"]
-    id: str
-    title: str
-    authors: Names
-    existing_data: Literal[
-        "before-creation",
-        "before-observation",
-        "before-access",
-        "before-analysis",
-        "after-analysis",
-    ]
-    existing_data_note: str
-    suites: Names  # suites that this registration keys; its claims may also read its parent's
-    stopping: str
-    exclusions: str
-    missing: str
-    statistics: Statistics
-    claim: dict[str, Claim]
-    success: dict[str, Share] = {}  # score name -> threshold that the raw score must reach
-    details: Details | None = None  # of the suites with generations
-    parent: str | None = None
-    data_seen: list[str] = []
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Where it stands in the file."""
+        own = (self.kind, self.name) if self.kind else ()
+        return ("claim", self.claim_id, *own)
 
 
 @dataclass(frozen=True)
@@ -181,37 +106,79 @@ class Question:
 
 @dataclass(frozen=True)
 class Registered:
-    """A checked registration and the digest of its bytes."""
+    """A checked registration and the text that it was read from."""
 
     content: Registration
-    path: Path
-    digest: str
+    source: Source
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.source.path
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of its bytes."""
+        return self.source.digest
+
+    def at(self, asked: Asked, *keys: str | int) -> str:
+        """`path:LINE: claim R1`, of a key of the question or else of its table; how messages begin."""
+        return f"{self.source.at(*asked.keys, *keys)}: {asked.words}"
 
     def question(self, claim_id: str, variant: Variant | None = None) -> Question:
         """The claim, or the claim as the variant changes it."""
-        claim, change = self.content.claim[claim_id], variant or Variant()
-        where = f"{self.path}: claim {claim_id}"
-        kill = claim.kill if change.kill is None else change.kill
-        support = claim.support if change.support is None else change.support
-        return Question(
-            claim_id=claim_id,
-            population=_changed(claim.population, change.population, f"{where}: a variant's population"),
-            cells=_changed(claim.cells, change.cells, f"{where}: a variant's cells"),
-            success={**self.content.success, **change.success},
-            parameters={**claim.parameters, **change.parameters},
-            quantities=claim.quantities,
-            kill=_parsed(kill, f"{where}: kill"),
-            support=None if support is None else _parsed(support, f"{where}: support"),
-            statistics=self.content.statistics,
-            seed=seed(self.digest, claim_id),
-        )
+        return self._question(Asked(claim_id), variant or Variant())
 
     def questions(self) -> Iterator[tuple[str, Question]]:
         """Every claim and every variant, each with the words that name it in messages."""
+        return ((asked.words, question) for asked, question in self.asked())
+
+    def asked(self) -> Iterator[tuple[Asked, Question]]:
+        """Every claim and every variant, each with its place in the file."""
+        for asked, variant in self.variants():
+            yield asked, self._question(asked, variant)
+
+    def variants(self) -> Iterator[tuple[Asked, Variant]]:
+        """Every question as its file writes it; a claim changes nothing about itself."""
         for claim_id, claim in self.content.claim.items():
-            yield f"claim {claim_id}", self.question(claim_id)
-            for words, variant in claim.variants:
-                yield f"claim {claim_id}, {words}", self.question(claim_id, variant)
+            yield Asked(claim_id), Variant()
+            for kind, name, variant in claim.variants:
+                yield Asked(claim_id, kind, name), variant
+
+    def _question(self, asked: Asked, change: Variant) -> Question:
+        claim = self.content.claim[asked.claim_id]
+        kill = claim.kill if change.kill is None else change.kill
+        support = claim.support if change.support is None else change.support
+        return Question(
+            claim_id=asked.claim_id,
+            population=self._changed(asked, "population", claim.population, change.population),
+            cells=self._changed(asked, "cells", claim.cells, change.cells),
+            success={**self.content.success, **change.success},
+            parameters={**claim.parameters, **change.parameters},
+            quantities=claim.quantities,
+            kill=self._parsed(asked, "kill", kill),
+            support=None if support is None else self._parsed(asked, "support", support),
+            statistics=self.content.statistics,
+            seed=seed(self.digest, asked.claim_id),
+        )
+
+    def _changed(self, asked: Asked, noun: str, rows: R | None, change: dict[str, Any]) -> R | None:
+        if rows is None or not change:
+            return rows
+        table = {key: value for key, value in msgspec.to_builtins(rows).items() if value is not None}
+        try:
+            return msgspec.convert({**table, **change}, type(rows))
+        except msgspec.ValidationError as error:
+            where = self.at(Asked(asked.claim_id), *asked.keys[2:], noun)
+            raise RegistrationError(f"{where}: a variant's {noun}: {_in_words(error)}") from None
+
+    def _parsed(self, asked: Asked, noun: str, text: str) -> Condition:
+        try:
+            return parse(text)
+        except ConditionError as error:
+            shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+            shown = " ".join(shown.split())
+            raise RegistrationError(f"{self.at(asked, noun)}: {noun} '{shown}': {error}") from None
 
 
 def seed(digest: str, claim_id: str) -> int:
@@ -226,90 +193,123 @@ def load_folder(folder: Path, has_claim_file: Callable[[str], bool]) -> list[Reg
             f"{folder} is not a folder of registrations (*.toml): name one with --registration, or copy "
             "those of another study and bind them to your suites"
         )
-    found = [load(path, has_claim_file) for path in sorted(folder.glob("*.toml"))]
+    found = load_files(sorted(folder.glob("*.toml")), has_claim_file)
     if not found:
         raise RegistrationError(f"{folder} holds no registration (*.toml)")
-    ids = {registered.content.id for registered in found}
+    return found
+
+
+def load_files(paths: Iterable[Path], has_claim_file: Callable[[str], bool]) -> list[Registered]:
+    """The registrations of a study, wherever they lie; claim ids and suites belong to one file each."""
+    found = [load(path, has_claim_file) for path in paths]
+    by_id = {registered.content.id: registered for registered in found}
     for registered in found:
-        parent = registered.content.parent
-        if parent is not None and (parent not in ids or parent == registered.content.id):
-            raise RegistrationError(f"{registered.path}: parent '{parent}' is not in this folder")
-    _refuse_repeats("claim", ((claim, item) for item in found for claim in item.content.claim))
-    _refuse_repeats("suite", ((suite, item) for item in found for suite in item.content.suites))
-    _check_scopes(found)
+        _check_parents(registered, by_id)
+    _refuse_repeats("claim", found, lambda one: [("claim", claim) for claim in one.content.claim])
+    _refuse_repeats("suite", found, lambda one: [("suites", n) for n in range(len(one.content.suites))])
+    for registered in found:
+        _check_scope(registered, by_id)
     return found
 
 
 def load(path: Path, has_claim_file: Callable[[str], bool]) -> Registered:
-    """Read and check one registration; `has_claim_file` says whether a claim id has its file."""
-    raw = _bytes_of(path)
-    try:
-        table = tomllib.loads(raw.decode())
-    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
-        raise RegistrationError(f"{path} cannot be read: {error}") from None
-    try:
-        content = msgspec.convert(table, Registration)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise RegistrationError(f"{path}: {_explained(table, error)}") from None
+    """Read and check one registration; `has_claim_file` says whether a claim id has its file.
+
+    Raises RegistrationError with path, line and reason.
+    """
+    source = read(path)
+    check_filled(source)
+    content = _converted(source)
     if content.id != path.stem:
-        raise RegistrationError(f"{path}: the id '{content.id}' must be the file's name")
-    _check_thresholds(content, path)
-    registered = Registered(content, path, hashlib.sha256(raw).hexdigest())
+        raise RegistrationError(f"{source.at('id')}: the id '{content.id}' must be the file's name")
+    if not _ID.fullmatch(content.id):
+        raise RegistrationError(f"{source.at('id')}: an id is a capital letter, then letters, digits and _")
+    registered = Registered(content, source)
+    if sum(1 for _ in registered.variants()) > MAX_QUESTIONS:
+        raise RegistrationError(f"{path} has more than {MAX_QUESTIONS} claims, readings and sensitivities")
+    _check_thresholds(registered)
     for claim_id in content.claim:
         _check_claim(registered, claim_id, has_claim_file)
-    for words, question in registered.questions():
-        _check_repeats(question, f"{path}: {words}")
-        _check_names(question, f"{path}: {words}")
-        _check_reachable(question, f"{path}: {words}")
+    _check_details_repeats(registered)
+    purse, seen = Purse(), set[tuple[str, str, str | None]]()
+    for asked, question in registered.asked():
+        _check_repeats(registered, asked, question)
+        _check_names(registered, asked, question)
+        texts = (asked.claim_id, question.kill.text, question.support.text if question.support else None)
+        if texts not in seen:  # most variants share the conditions of their claim
+            seen.add(texts)
+            _check_reachable(registered, asked, question, purse)
     return registered
 
 
-def _bytes_of(path: Path) -> bytes:
-    """The file, if it is one and its size and lines are those of a registration."""
+def _converted(source: Source) -> Registration:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise RegistrationError(f"{path} is not a regular file")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise RegistrationError(f"{path} cannot be read: {error.strerror}") from None
-    if len(raw) > MAX_BYTES:
-        raise RegistrationError(f"{path} is longer than {MAX_BYTES} bytes")
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        if line.count(b".") > MAX_DOTS:
-            raise RegistrationError(f"{path}:{number} has more than {MAX_DOTS} dots")
-    return raw
+        return msgspec.convert(source.table, Registration)
+    except msgspec.ValidationError as error:
+        keys = _keys_of(source.table, str(error))
+        claim = f": claim {keys[1]}" if keys[:1] == ("claim",) and len(keys) > 1 else ""
+        raise RegistrationError(f"{source.at(*keys)}{claim}: {_in_words(error)}") from None
 
 
-def _explained(table: dict[str, Any], error: Exception) -> str:
-    """What does not fit, naming the claim; msgspec names only the keys inside it."""
-    claims = table.get("claim")
-    for claim_id, claim in claims.items() if isinstance(claims, dict) else ():
+def _keys_of(table: dict[str, Any], said: str) -> Keys:
+    """The keys that a validation error is about, from its path, for instance `$.claim[...].population`."""
+    _, _, path = said.rpartition(" - at `$")
+    keys: list[str | int] = []
+    for name, number, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|\[(\.\.\.)\]", path.rstrip("`")):
+        if any_key:
+            keys.append(_key_at_fault(table, keys, said))
+        else:
+            keys.append(int(number) if number else name)
+    if unknown := re.match(r"Object contains unknown field `(.*?)`", said):
+        keys.append(unknown[1])
+    return tuple(keys)
+
+
+def _key_at_fault(table: dict[str, Any], keys: list[str | int], said: str) -> str:
+    """Which entry of a table with free keys it is: the one that alone gives the same error."""
+    inner: Any = table
+    for key in keys:
+        inner = inner[key]
+    for key, value in inner.items():
         try:
-            msgspec.convert(claim, Claim)
-        except (msgspec.ValidationError, RecursionError) as inner:
-            return f"claim {claim_id}: {_in_words(inner)}"
-    return _in_words(error)
+            msgspec.convert(_with(table, keys, {key: value}), Registration)
+        except msgspec.ValidationError as error:
+            if str(error) == said:
+                return str(key)
+    return str(next(iter(inner), ""))
+
+
+def _with(table: Any, keys: list[str | int], value: Any) -> Any:
+    """The table with another value at these keys."""
+    if not keys:
+        return value
+    return {**table, keys[0]: _with(table[keys[0]], keys[1:], value)}
 
 
 def _in_words(error: Exception) -> str:
     text = str(error).replace("Object missing required field", "the table lacks the key")
-    return text.replace("Object contains unknown field", "the table has the unknown key")
+    text = text.replace("Object contains unknown field", "the table has the unknown key")
+    text = text.replace(r"Expected `str` matching regex '\\S'", "the text is empty")
+    name = "a name has letters, digits and . _ = - and begins with a letter or digit"
+    return re.sub(r"Expected `str` matching regex '.*?'(?= - at|$)", name, text)
 
 
-def _check_thresholds(content: Registration, path: Path) -> None:
+def _check_thresholds(registered: Registered) -> None:
     """Generations need thresholds and a description, attention cells neither."""
+    content, source = registered.content, registered.source
     for claim_id, claim in content.claim.items():
         if claim.population is not None and content.details is None:
-            raise RegistrationError(f"{path}: claim {claim_id} has a population, so [details] is needed")
+            where = registered.at(Asked(claim_id), "population")
+            raise RegistrationError(f"{where} has a population, so [details] is needed")
     if content.details is not None and OTHERWISE not in content.success:
-        raise RegistrationError(f"{path}: [success] needs '{OTHERWISE}', the threshold of all other scores")
+        where = source.at("success" if content.success else "details")
+        raise RegistrationError(f"{where}: [success] needs '{OTHERWISE}', the threshold of all other scores")
 
 
 def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable[[str], bool]) -> None:
-    where = f"{registered.path}: claim {claim_id}"
+    where = registered.at(Asked(claim_id))
     claim = registered.content.claim[claim_id]
-    if not _CLAIM_ID.fullmatch(claim_id):
+    if not _ID.fullmatch(claim_id):
         raise RegistrationError(f"{where}: an id is a capital letter, then letters, digits and _")
     if not has_claim_file(claim_id):
         raise RegistrationError(f"{where} has no file analysis/claims/{claim_id.lower()}.py")
@@ -317,10 +317,10 @@ def _check_claim(registered: Registered, claim_id: str, has_claim_file: Callable
         raise RegistrationError(f"{where} has neither a population nor cells: give it one of them")
     if claim.population is not None and claim.cells is not None:
         raise RegistrationError(f"{where} has both a population and cells: leave one of them away")
-    for words, variant in claim.variants:
-        _check_variant(claim, variant, f"{where}, {words}")
+    for kind, name, variant in claim.variants:
+        _check_variant(claim, variant, registered.at(Asked(claim_id, kind, name)))
     for name, quantity in claim.quantities.items():
-        _check_quantity(name, quantity, where)
+        _check_quantity(name, quantity, registered.at(Asked(claim_id), "quantities", name))
 
 
 def _check_variant(claim: Claim, variant: Variant, where: str) -> None:
@@ -331,6 +331,8 @@ def _check_variant(claim: Claim, variant: Variant, where: str) -> None:
         raise RegistrationError(f"{where} changes the cells of a claim about a population")
     if claim.population is None and variant.success:
         raise RegistrationError(f"{where} changes a threshold of success, which no cell has")
+    if variant == Variant():
+        raise RegistrationError(f"{where} changes nothing")
 
 
 def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
@@ -339,162 +341,137 @@ def _check_quantity(name: str, quantity: Quantity, where: str) -> None:
         raise RegistrationError(f"{where}: '{name}' is not a name of small letters, digits and _")
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise RegistrationError(f"{where}: the range of '{name}' must be two finite, rising numbers")
+    if quantity.count and not (low.is_integer() and high.is_integer()):
+        raise RegistrationError(f"{where}: '{name}' is a count, so its range must be two whole numbers")
 
 
-def _check_repeats(question: Question, where: str) -> None:
+def _check_repeats(registered: Registered, asked: Asked, question: Question) -> None:
     """A list of names or numbers names each once."""
     for noun in ("population", "cells"):
         rows = getattr(question, noun)
-        axes = [] if rows is None else [(axis, getattr(rows, axis)) for axis in rows.__struct_fields__]
-        for axis, values in axes:
-            if isinstance(values, list) and (twice := [one for one in values if values.count(one) > 1]):
-                raise RegistrationError(f"{where}: {axis} of the {noun} lists '{twice[0]}' more than once")
+        for axis in rows.__struct_fields__ if rows is not None else ():
+            if twice := _twice(getattr(rows, axis)):
+                where = registered.at(asked, noun, axis)
+                raise RegistrationError(f"{where}: {axis} of the {noun} lists {twice} more than once")
 
 
-def _check_names(question: Question, where: str) -> None:
+def _check_details_repeats(registered: Registered) -> None:
+    details = registered.content.details
+    for key in ("tasks", "signals") if details is not None else ():
+        if twice := _twice(getattr(details, key)):
+            where = registered.source.at("details", key)
+            raise RegistrationError(f"{where}: {key} of [details] lists {twice} more than once")
+
+
+def _twice(values: Any) -> str:
+    """The first that a list has more than once, quoted; empty if there is none or it is no list."""
+    if not isinstance(values, list) or len(set(values)) == len(values):
+        return ""
+    return next(f"'{one}'" for one in values if values.count(one) > 1)
+
+
+def _check_names(registered: Registered, asked: Asked, question: Question) -> None:
     """Every name is declared, every declared quantity is used, no count is asked for its interval."""
-    conditions = [question.kill] + ([question.support] if question.support else [])
-    used = set[str]().union(*(condition.names for condition in conditions))
-    declared = set(question.quantities)
-    if used - declared:
-        raise RegistrationError(f"{where}: {_quoted(used - declared)} is used but not declared")
+    conditions = [("kill", question.kill)] + ([("support", question.support)] if question.support else [])
+    declared, used = set(question.quantities), set[str]()
+    for noun, condition in conditions:
+        used |= condition.names
+        if condition.names - declared:
+            words = f"{_quoted(condition.names - declared)} is used but not declared"
+            raise RegistrationError(f"{registered.at(asked, noun)}: {words}")
+        for name, field in condition.fields:
+            if field in ("lo", "hi") and question.quantities[name].count:
+                raise RegistrationError(
+                    f"{registered.at(asked, noun)}: '{name}' is a count, without .{field}"
+                )
     if declared - used:
+        where = registered.at(Asked(asked.claim_id), "quantities", min(declared - used))
         raise RegistrationError(f"{where}: {_quoted(declared - used)} is declared but decides nothing")
-    for name, field in itertools.chain(*(condition.fields for condition in conditions)):
-        if field in ("lo", "hi") and question.quantities[name].count:
-            raise RegistrationError(f"{where}: '{name}' is a count, without .{field}")
 
 
-def _check_reachable(question: Question, where: str) -> None:
-    """Some admissible numbers kill, some do not, and some let the support stand without a kill.
-
-    Tries every combination of the numbers at which a comparison can turn, with lo <= value <= hi: the
-    ends of the declared ranges, the constants, the solutions of linear comparisons of one or two fields,
-    and a point between each two neighbours.
-    """
-    killed, spared, supported = False, False, question.support is None
-    for quantities in _trials(question, where):
-        if question.kill.holds(quantities):
-            killed = True
-        else:
-            spared = True
-            supported = supported or bool(question.support and question.support.holds(quantities))
-        if killed and spared and supported:
-            return
-    if not killed:
-        raise RegistrationError(f"{where}: no number can fulfil the kill condition '{question.kill.text}'")
-    if not spared:
-        raise RegistrationError(f"{where}: every number fulfils the kill condition '{question.kill.text}'")
-    raise RegistrationError(f"{where}: the support can never hold unless the claim is killed")
+def _check_reachable(registered: Registered, asked: Asked, question: Question, purse: Purse) -> None:
+    """Some admissible numbers kill, some do not, and some let the support stand without a kill."""
+    try:
+        found = fault(question.kill, question.support, question.quantities, purse)
+    except TooMany:
+        found = "the conditions read too many quantities to be checked"
+    if found:
+        noun = "support" if found.startswith("the support") else "kill"
+        raise RegistrationError(f"{registered.at(asked, noun)}: {found}")
 
 
-def _trials(question: Question, where: str) -> Iterator[dict[str, SimpleNamespace]]:
-    conditions = [question.kill] + ([question.support] if question.support else [])
-    fields = set(itertools.chain(*(condition.fields for condition in conditions)))
-    constants = set(itertools.chain(*(condition.constants for condition in conditions)))
-    ends = set(itertools.chain(*(quantity.range for quantity in question.quantities.values())))
-    borders = list(itertools.chain(*(condition.borders for condition in conditions)))
-    turns = {field: constants | ends | _solutions(field, borders, constants | ends) for field in fields}
-    choices = [
-        [(name, choice) for choice in _choices(quantity, name, turns)]
-        for name, quantity in question.quantities.items()
-    ]
-    if math.prod(map(len, choices)) > MAX_TRIALS:
-        raise RegistrationError(f"{where}: the conditions read too many quantities to be checked")
-    for combination in itertools.product(*choices):
-        yield dict(combination)
+def _check_parents(registered: Registered, by_id: dict[str, Registered]) -> None:
+    """Parents are in the folder, and lead to a registration that has none."""
+    source, seen, parent = registered.source, {registered.content.id}, registered.content.parent
+    while parent is not None:
+        if parent not in by_id or registered.content.parent == registered.content.id:
+            raise RegistrationError(f"{source.at('parent')}: parent '{parent}' is not in this folder")
+        if parent in seen:
+            raise RegistrationError(f"{source.at('parent')}: its parents go round in a circle")
+        seen.add(parent)
+        parent = by_id[parent].content.parent
 
 
-def _solutions(field: Field, borders: list[Border], others: set[float]) -> set[float]:
-    """Where a linear comparison turns in this field, the one other field in it taking each other number."""
-    found: set[float | None] = set()
-    for border in borders:
-        rest = [name for name in border.factors if name != field]
-        if field in border.factors and not rest:
-            found.add(border.solved_for(field, {}))
-        elif field in border.factors and len(rest) == 1:
-            found |= {border.solved_for(field, {rest[0]: number}) for number in others}
-    return {number for number in found if number is not None}
-
-
-def _choices(quantity: Quantity, name: str, turns: dict[Field, set[float]]) -> list[SimpleNamespace]:
-    low, high = quantity.range
-    read = [field for field in ("lo", "value", "hi") if (name, field) in turns]
-    inside = sorted({turn for field in read for turn in turns[name, field] if low <= turn <= high})
-    between = [(a + b) / 2 for a, b in itertools.pairwise(inside)]
-    points = sorted({*inside, *between})
-    if quantity.count:
-        points = sorted({whole for point in points for whole in (math.floor(point), math.ceil(point))})
-    counts = sorted(_counts(turns[name, "n"])) if (name, "n") in turns else [1]
-    return [
-        SimpleNamespace(**{**dict.fromkeys(FIELDS), **dict(zip(read, rising, strict=True)), "n": n})
-        for rising in itertools.combinations_with_replacement(points, len(read))
-        for n in counts
-    ]
-
-
-def _counts(turns: set[float]) -> set[int]:
-    """Numbers of rows at and beside each turn; turns below 1 are shares and the like."""
-    beside = {math.floor(turn) + step for turn in turns if turn >= 1 for step in (-1, 0, 1)}
-    return {0, 10**9} | {count for count in beside if 0 <= count <= 10**9}
-
-
-def _check_scopes(found: list[Registered]) -> None:
-    """What decides or describes lies in suites that its registration or an ancestor keys.
+def _check_scope(registered: Registered, by_id: dict[str, Registered]) -> None:
+    """What decides or describes lies in suites that the registration or an ancestor keys.
 
     Readings may look further.
     """
-    by_id = {registered.content.id: registered for registered in found}
-    for registered in found:
-        allowed: set[str] = set()
-        seen: set[str] = set()
-        ancestor: str | None = registered.content.id
-        while ancestor is not None and ancestor not in seen:
-            seen.add(ancestor)
-            allowed |= set(by_id[ancestor].content.suites)
-            ancestor = by_id[ancestor].content.parent
-        details = registered.content.details
-        if details is not None and details.control is not None and details.control not in allowed:
+    line = list(_lineage(registered, by_id))
+    allowed = {suite for one in line for suite in one.content.suites}
+    for claim_id, claim in registered.content.claim.items():
+        foreign = _suites(claim) - allowed
+        if foreign:
+            noun = "cells" if claim.population is None else "population"
             raise RegistrationError(
-                f"{registered.path}: [details] control '{details.control}' is no suite that this "
-                "registration or its parent lists under suites"
+                f"{registered.at(Asked(claim_id), noun, 'suites')} decides on {_quoted(foreign)}, "
+                "which neither this registration nor its parent lists under suites"
             )
-        for claim_id, claim in registered.content.claim.items():
-            foreign = _suites(claim) - allowed
-            if foreign:
+    _check_control(registered, line, allowed)
+
+
+def _check_control(registered: Registered, line: list[Registered], allowed: set[str]) -> None:
+    control = registered.content.details.control if registered.content.details else None
+    if control is None:
+        return
+    where = f"{registered.source.at('details', 'control')}: [details] control '{control}'"
+    if control not in allowed:
+        raise RegistrationError(
+            f"{where} is no suite that this registration or its parent lists under suites"
+        )
+    for one in line:
+        for claim_id, claim in one.content.claim.items():
+            if control in _suites(claim):
                 raise RegistrationError(
-                    f"{registered.path}: claim {claim_id} decides on {_quoted(foreign)}, "
-                    "which neither this registration nor its parent lists under suites"
+                    f"{where} is a suite that claim {claim_id} decides on: name the one that asks the same "
+                    "examples without their context, or leave control away"
                 )
+
+
+def _lineage(registered: Registered, by_id: dict[str, Registered]) -> Iterator[Registered]:
+    """The registration, its parent, and so on."""
+    one: Registered | None = registered
+    while one is not None:
+        yield one
+        one = by_id[one.content.parent] if one.content.parent is not None else None
 
 
 def _suites(claim: Claim) -> set[str]:
     return {suite for rows in (claim.population, claim.cells) if rows is not None for suite in rows.suites}
 
 
-def _refuse_repeats(noun: str, owners: Iterable[tuple[str, Registered]]) -> None:
-    seen: dict[str, Registered] = {}
-    for name, registered in owners:
-        if name in seen:
-            raise RegistrationError(f"{noun} {name} stands in {seen[name].path} and {registered.path}")
-        seen[name] = registered
-
-
-def _changed(rows: R | None, change: dict[str, Any], where: str) -> R | None:
-    if rows is None:
-        return None
-    table = {key: value for key, value in msgspec.to_builtins(rows).items() if value is not None}
-    try:
-        return msgspec.convert({**table, **change}, type(rows))
-    except msgspec.ValidationError as error:
-        raise RegistrationError(f"{where}: {_in_words(error)}") from None
-
-
-def _parsed(text: str, where: str) -> Condition:
-    try:
-        return parse(text)
-    except ConditionError as error:
-        raise RegistrationError(f"{where} '{text}': {error}") from None
+def _refuse_repeats(
+    noun: str, found: list[Registered], owned: Callable[[Registered], Iterable[tuple[str, str | int]]]
+) -> None:
+    """Case is no difference: R1 and r1 would share a file."""
+    seen: dict[str, str] = {}
+    for registered in found:
+        for table, key in owned(registered):
+            name = key if isinstance(key, str) else registered.content.suites[key]
+            where = registered.source.at(table, key)
+            if name.lower() in seen:
+                raise RegistrationError(f"{where}: {noun} {name} stands in {seen[name.lower()]} too")
+            seen[name.lower()] = where
 
 
 def _quoted(names: Iterable[str]) -> str:

@@ -35,6 +35,12 @@ class Planned:
     undefined: dict[str, str]
     seconds: float
 
+    @property
+    def keep_digest(self) -> str:
+        """sha256 of the keep masks, packed to bits in the order (layer, KV head, position)."""
+        bits = np.packbits(self.plan.kept_LKN.cpu().numpy())
+        return hashlib.sha256(bits.tobytes()).hexdigest()
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -52,12 +58,6 @@ class Answer:
     decode_seconds: float
     decode_arms: int
 
-    @property
-    def keep_digest(self) -> str:
-        """sha256 of the keep masks, packed to bits in the order (layer, KV head, position)."""
-        bits = np.packbits(self.planned.plan.kept_LKN.cpu().numpy())
-        return hashlib.sha256(bits.tobytes()).hexdigest()
-
 
 Uniforms = Callable[[Arm, tuple[int, int, int]], NDArray[np.float64]]
 
@@ -73,14 +73,10 @@ def answer_all(
 ) -> list[Answer]:
     """Answers in the order of `arms`. Raises InputError for a prompt that is too short or too long."""
     check_length(prompt, max_new_tokens, loaded.max_positions)
-    for arm in arms:  # a budget that cannot be kept is told before the model works
-        _slots(arm, prompt, protocol)
     clock = time.perf_counter()
-    from_prefill = protocol.first_token == "prefill"
-    ids = prompt.ids if from_prefill else prompt.ids[:-1]
-    state = prefill(loaded, ids, [r for arm in arms if (r := _rows(arm, prompt)) is not None])
+    state = _prefill(loaded, prompt, arms, protocol)
     prefill_seconds = time.perf_counter() - clock
-    planned = _plan_all(loaded, state, prompt, arms, protocol, uniforms)
+    planned = _plan(loaded, state, prompt, arms, protocol, uniforms)
     answers: dict[int, Answer] = {}
     for group in _groups(arms):
         chosen = [planned[i] for i in group]
@@ -91,6 +87,22 @@ def answer_all(
         ):
             answers[i] = answer
     return [answers[i] for i in range(len(arms))]
+
+
+@torch.inference_mode()
+def plan_all(
+    loaded: Loaded, prompt: Prompt, arms: list[Arm], protocol: Protocol, uniforms: Uniforms
+) -> list[Planned]:
+    """The keep plans of `answer_all`, without its answers. Raises InputError as it does."""
+    check_length(prompt, 0, loaded.max_positions)
+    return _plan(loaded, _prefill(loaded, prompt, arms, protocol), prompt, arms, protocol, uniforms)
+
+
+def _prefill(loaded: Loaded, prompt: Prompt, arms: list[Arm], protocol: Protocol) -> Prefill:
+    for arm in arms:  # a budget that cannot be kept is told before the model works
+        _slots(arm, prompt, protocol)
+    ids = prompt.ids if protocol.first_token == "prefill" else prompt.ids[:-1]
+    return prefill(loaded, ids, [r for arm in arms if (r := _rows(arm, prompt)) is not None])
 
 
 def _slots(arm: Arm, prompt: Prompt, protocol: Protocol) -> int:
@@ -113,7 +125,7 @@ def _rows(arm: Arm, prompt: Prompt) -> Rows | None:
     return Rows(rows, spans.n_evictable)
 
 
-def _plan_all(
+def _plan(
     loaded: Loaded,
     state: Prefill,
     prompt: Prompt,

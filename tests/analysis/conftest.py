@@ -42,6 +42,18 @@ def owners(registrations):
     return {suite: one.content.id for one in registrations for suite in one.content.suites}
 
 
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory):
+    """R and S of `embedded` with few draws and without R4's nine values of q: shapes, not intervals."""
+    folder = tmp_path_factory.mktemp("registration")
+    for path in (ROOT / "preregistration" / "embedded").glob("[RS].toml"):
+        text = path.read_text().replace("draws = 500", "draws = 20")
+        text = text.replace('"entropy", "evicted_mass", "margin"]\n\n\n[claim', '"entropy"]\n\n\n[claim')
+        lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
+        (folder / path.name).write_text("\n".join(lines) + "\n")
+    return folder
+
+
 @pytest.fixture
 def plant(tmp_path, owners):
     """A function that writes a study and loads it."""

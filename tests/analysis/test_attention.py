@@ -488,7 +488,7 @@ def test_csv_holds_what_was_found(told):
 def test_markdown_shows_them_and_says_what_they_are(told):
     tables = {table.name: to_markdown(table) for table in tables_of(told)}
     text = tables["attention.budgets"]
-    assert "PREVIEW: nothing is sealed or locked. Descriptive numbers; no verdict reads them." in text
+    assert "Descriptive numbers; no verdict reads them." in text
     row = told.budgets[0]
     assert f"| covered | {row.coverage.value:.3f} [{row.coverage.lo:.3f}, {row.coverage.hi:.3f}] |" in text
     assert "Undefined: no interval under 10 clusters, here 2 (covered)." in tables["attention.worlds"]

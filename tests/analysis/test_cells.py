@@ -274,7 +274,7 @@ def run(shipped, capsys):
 def test_a_study_of_cells_alone_is_decided_and_printed(run, measured):
     code, out, err = run(measured)
     assert (code, err) == (0, "")
-    assert out.startswith("study embedded: 216 of 216 cells\n")
+    assert out.startswith("study embedded, UNWITNESSED: 216 of 216 cells\n")
     assert "generations" not in out
     assert "AUC" not in out
     for claim_id, name in NAMES.items():
@@ -285,7 +285,8 @@ def test_a_study_of_cells_alone_is_decided_and_printed(run, measured):
     found = json.loads((measured / "verdicts.json").read_bytes())
     assert found["cells"] == {"expected": 216, "present": 216}
     assert found["rows"] == {"expected": 0, "present": 0}
-    assert found["details"] == {"panel": [], "accuracy": [], "induced": [], "rescued": []}
+    details = json.loads((measured / "details.json").read_bytes())["details"]
+    assert details == {"panel": [], "accuracy": [], "induced": [], "rescued": []}
     coverage = found["claims"][0]["quantities"]["coverage"]
     assert coverage["lo"] < coverage["value"] < coverage["hi"]
     assert coverage["note"].startswith("0.125: 0.")
@@ -296,7 +297,7 @@ def test_missing_cells_are_called_cells(run, measured):
     shutil.rmtree(measured / ATTENTION / "attention.smollm2-135m.prose.001")
     code, out, _ = run(measured)
     assert code == 3
-    assert out.startswith("study embedded: 108 of 216 cells\n")
+    assert out.startswith("study embedded, UNWITNESSED: 108 of 216 cells\n")
     assert "attention/attention.smollm2-135m.prose.001: 108 of 108 cells missing, not started" in out
     assert "run: kvexp submit study=embedded suite=attention" in out
 
@@ -329,7 +330,7 @@ def test_both_kinds_are_counted_in_the_head(run, tmp_path, shipped):
     folder = planted.write(tmp_path / "embedded", grid, World())
     code, out, _ = run(folder)
     assert code == 0
-    assert out.startswith("study embedded: 42 of 42 generations, 216 of 216 cells\n")
+    assert out.startswith("study embedded, UNWITNESSED: 42 of 42 generations, 216 of 216 cells\n")
 
 
 def test_a_registration_without_claims_explores(run, measured, shipped, tmp_path):
@@ -350,5 +351,5 @@ def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, measured, t
     logs = [next(folder.glob("*/*.000/cells.jsonl")).read_bytes() for folder in (measured, other)]
     assert logs[0] != logs[1]
     assert run(measured)[1] == run(other)[1]
-    for name in ("verdicts.json", "verdicts.md"):
+    for name in ("verdicts.json", "verdicts.md", "details.json", "details.md"):
         assert (measured / name).read_bytes() == (other / name).read_bytes()

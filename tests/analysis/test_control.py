@@ -282,8 +282,8 @@ def test_it_stands_in_the_full_text_and_the_json_with_the_same_numbers(run, tmp_
     folder = four_models(tmp_path / "paper")
     code, out, err = run(folder)
     assert (code, err) == (3, "")  # the attention suite is not planned
-    full = (folder / "verdicts.md").read_text()
-    body = json.loads((folder / "verdicts.json").read_bytes())
+    full = (folder / "details.md").read_text()
+    body = json.loads((folder / "details.json").read_bytes())
     assert [one["suite"] for one in body["details"]["control"]] == [SIX, SIXTEEN]
     for one in body["details"]["control"]:
         suite = one["suite"]
@@ -318,8 +318,8 @@ def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuff
     for folder in (paper, other):
         code, _, err = run(folder, "--registration", str(registration))
         assert (code, err) == (0, "")
-    assert (paper / "verdicts.json").read_bytes() == (other / "verdicts.json").read_bytes()
-    assert (paper / "verdicts.md").read_bytes() == (other / "verdicts.md").read_bytes()
+    for name in ("verdicts.json", "verdicts.md", "details.json", "details.md"):
+        assert (paper / name).read_bytes() == (other / name).read_bytes()
 
 
 def test_a_study_without_a_control_has_no_word_of_it(tmp_path, registrations):
@@ -328,8 +328,8 @@ def test_a_study_without_a_control_has_no_word_of_it(tmp_path, registrations):
     for registered in registrations:
         assert describe(study, registered).control == ()
     cli.main([str(whole)])
-    assert "control" not in json.loads((whole / "verdicts.json").read_bytes())["details"]
-    assert "context-dependent" not in (whole / "verdicts.md").read_text()
+    assert "control" not in json.loads((whole / "details.json").read_bytes())["details"]
+    assert "context-dependent" not in (whole / "details.md").read_text()
 
 
 def test_the_needle_anchor_has_no_part_in_it(found):
@@ -341,4 +341,4 @@ def test_a_registered_control_that_no_suite_can_be_joined_to_is_an_empty_list(ru
     folder = planted.write(tmp_path / "paper", planted.paper([CONTROL], examples=2), planted.forgetful)
     code, _, err = run(folder)
     assert (code, err) == (3, "")
-    assert json.loads((folder / "verdicts.json").read_bytes())["details"]["control"] == []
+    assert json.loads((folder / "details.json").read_bytes())["details"]["control"] == []

@@ -248,9 +248,9 @@ def test_a_study_is_written_as_text_json_figures_and_tables(run, measured):
     )
     assert "permutation window         4 of 4" in out
     assert "figures/*.svg" in out
-    full = (measured / "verdicts.md").read_text()
+    full = (measured / "details.md").read_text()
     assert "    Coverage by delta, attention" in full
-    (one,) = json.loads((measured / "verdicts.json").read_bytes())["attention"]
+    (one,) = json.loads((measured / "details.json").read_bytes())["attention"]
     assert (one["suite"], one["cells"], one["prompts"], one["undefined"]) == ("attention", 216, 12, "")
     assert [row["budget"] for row in one["budgets"]] == [0.125, 0.25, 0.5]
     lo, hi = (one["budgets"][0]["coverage"][end] for end in ("lo", "hi"))
@@ -310,7 +310,7 @@ def test_what_cannot_be_written_is_one_line(run, measured, tmp_path):
         hindrance(folder / "tables")
         code, _, err = run(measured, "--out", folder)
         assert (code, err.count("\n")) == (0, 1)
-        assert err.startswith("not all figures and tables were written to ")
+        assert err.startswith("not all details, figures and tables were written to ")
         assert (folder / "verdicts.json").exists()
         (folder / "tables").unlink()
         shutil.rmtree(folder)

@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 from kvexp.prereg.condition import FIELDS, ConditionError, State, parse, verdict
 
 NAMES = ("a", "b", "rise")
+PIECES = [
+    *("a", "b.lo", ".hi", "1", "0.5", "1e9", "1e999", "<", "<=", ">", ">=", "==", "!=", "and", "or", "not"),
+    *("+", "-", "*", "**", "/", "(", ")", "if", "else", "lambda", ":", ":=", "None", "True", "[", "]", "'"),
+    *("\n", "\0", "#", ";", "\u0661", "\u0430", "\u202e", "_", "1_000", "0x1f", "1j", "..."),
+]
 
 numbers = st.one_of(
     st.sampled_from(["0.5", "-0.25", "0", "1e-3", *NAMES]),
@@ -77,6 +82,60 @@ def test_filling_an_unknown_never_flips_a_decided_condition(text, table, gaps, g
     before, after = condition.holds(quantities(partial)), condition.holds(quantities(table))
     assert after is not None
     assert before is None or before is after
+
+
+@given(conditions, st.none() | conditions, known, hidden, nothing)
+def test_filling_an_unknown_never_flips_a_verdict(kill_text, support_text, table, gaps, gap):
+    """Only INCOMPLETE may become something else, and KILLED needs no support to be known."""
+    kill = small(kill_text)
+    support = None if support_text is None else small(support_text)
+    if kill is None or (support is None) is not (support_text is None):
+        return
+    partial = {
+        name: {field: gap if (name, field) in gaps else value for field, value in fields.items()}
+        for name, fields in table.items()
+    }
+    before, after = (
+        verdict(kill.holds(seen), support.holds(seen) if support else None, support is not None)
+        for seen in (quantities(partial), quantities(table))
+    )
+    assert after is not State.INCOMPLETE
+    assert before in (State.INCOMPLETE, after)
+
+
+@given(conditions, known, hidden, hidden, nothing)
+def test_knowing_more_never_forgets(text, table, gaps, filled, gap):
+    """Between any two stages of knowledge: what is decided with less stays decided with more."""
+    if (condition := small(text)) is None:
+        return
+    less, more = (
+        condition.holds(
+            {
+                name: SimpleNamespace(**{f: gap if (name, f) in unknown else v for f, v in fields.items()})
+                for name, fields in table.items()
+            }
+        )
+        for unknown in (gaps, gaps - filled)
+    )
+    assert less is None or less is more
+
+
+@given(
+    st.one_of(
+        st.text(max_size=400),
+        st.text(alphabet="ab.<>=+-*() 019_elo", max_size=310),
+        st.lists(st.sampled_from(PIECES), max_size=60).map("".join),
+        st.lists(st.sampled_from(PIECES), max_size=60).map(" ".join),
+    )
+)
+def test_any_text_is_a_condition_or_refused(text):
+    try:
+        condition = parse(text)
+    except ConditionError:
+        return
+    assert condition.holds({}) in (None, True, False)
+    assert all(name.isidentifier() and field in FIELDS for name, field in condition.fields)
+    assert set(condition.fields) >= {field for border in condition.borders for field in border.factors}
 
 
 @pytest.mark.parametrize(

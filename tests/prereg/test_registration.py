@@ -173,7 +173,7 @@ def test_the_papers_numbers_give_the_papers_states(case, study):
         ),
         (
             ('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0.60"\nkill = "auc_pooled < 0.5"'),
-            "R.toml cannot",
+            "R.toml:49 cannot be read: Cannot overwrite a value",
         ),
         (('kill = "auc_pooled < 0.60"', 'kill = "auc < 0.60"'), "'auc' is used but not declared"),
         (('support = "models_above >= 1"\n', ""), "'models_above' is declared but decides nothing"),
@@ -197,20 +197,20 @@ def test_the_papers_numbers_give_the_papers_states(case, study):
             "no number can fulfil the kill",
         ),
         (("range = [-1, 1]", "range = [1, -1]"), "two finite, rising numbers"),
-        (("range = [-1, 1]", "range = [-1, inf]"), "two finite, rising numbers"),
+        (("range = [-1, 1]", "range = [-1, inf]"), "gain.range[1]: inf is not a finite number"),
         (('label = "own_failure"', 'label = "failure"'), "failure"),
         (('arms = ["poisson"]', "arms = []"), "length"),
         (('id = "R"', 'id = "Q"'), "'Q' must be the file's name"),
         (("otherwise = 1.0", "other = 1.0"), "'otherwise'"),
         (("otherwise = 1.0", "otherwise = 1.5"), "success"),
-        (("otherwise = 1.0", "otherwise = nan"), "success"),
+        (("otherwise = 1.0", "otherwise = nan"), "success.otherwise: nan is not a finite"),
         (("otherwise = 1.0", "otherwise = inf"), "success"),
         (("{ token_f1 = 0.3 }", "{ token_f1 = -0.3 }"), "success"),
         (("q = 0.25,", "q = " + "9" * 5000 + ","), "cannot be read"),
         (("q = 0.25,", "q = " + "[" * 50_000 + "]" * 50_000 + ","), "cannot be read"),
         (("q = 0.25,", "q = 0.25, " + ".".join("a" * 20_000) + " = 1,"), "has more than 100 dots"),
         (('title = "Error', 'title = "' + "x" * 300_000), "is longer than 262144 bytes"),
-        (("range = [-1, 1]", "range = [-1, 1" + "0" * 400 + "]"), "out of range"),
+        (("range = [-1, 1]", "range = [-1, 1" + "0" * 400 + "]"), "claim R3: Number out of range"),
         (("level = 0.95", "level = 95"), "level"),
         (("draws = 500", "draws = 500\nseed = 1"), "seed"),
         (('existing_data = "after-analysis"', 'existing_data = "none"'), "existing_data"),
@@ -229,6 +229,139 @@ def test_a_bad_registration_is_refused_in_one_sentence(tmp_path, change, message
         load(path, everything_has_a_file)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value).strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "line", "message"),
+    [
+        (
+            "R",
+            [('kill = "auc_pooled < 0.60"', 'kill = "auc < 0.60"')],
+            "^kill = .auc",
+            "claim R1: 'auc' is used",
+        ),
+        (
+            "R",
+            [("models_above >= 1", "models_above >= 2")],
+            "^support = .models",
+            "claim R1: the support can",
+        ),
+        ("R", [("range = [-1, 1]", "range = [1, -1]")], "^gain = ", "claim R3: the range of 'gain'"),
+        (
+            "R",
+            [('label = "own_failure"', 'label = "x"')],
+            "^population = ",
+            "claim R1: Invalid enum value 'x'",
+        ),
+        (
+            "R",
+            [('kill_prose = "Killed if the output', 'prose = "')],
+            "^prose",
+            "claim R3: the table has the unknow",
+        ),
+        (
+            "R",
+            [("{ token_f1 = 0.3 }", "{ token_f1 = 3 }")],
+            "^.f1 >= 0.3",
+            "claim R1: Expected `float` <= 1.0",
+        ),
+        (
+            "R",
+            [('"aware <= 0 and', '"awake <= 0 and')],
+            "^.point est",
+            "claim R4, readings 'point estimates': 'awake'",
+        ),
+        ("R", [("draws = 500", "draws = 1")], "^draws", "Expected `int` >= 2"),
+        ("R", [('title = "Error', 'titel = "Error')], "^titel", "the table has the unknown key `titel`"),
+        (
+            "R",
+            [("{ tasks = [", "{ task = [")],
+            "^.main tasks",
+            "claim R4: a variant's population: the table has",
+        ),
+        ("R", [('id = "R"', 'id = "Q"')], "^id", "the id 'Q' must be the file's name"),
+        (
+            "R",
+            [('{ population = { suites = ["embedded-2k"] } }', "{}")],
+            "^.embedded-2k",
+            "readings 'embedded-2k' cha",
+        ),
+        (
+            "R",
+            [('"words", "facts"]\narm', '"words", "words"]\narm')],
+            "^tasks",
+            "tasks of [details] lists 'words' mo",
+        ),
+        ("R", [("range = [0, 1], count", "range = [0, 1.5], count")], "^models_above", "two whole numbers"),
+        (
+            "A",
+            [("[0.125, 0.25, 0.5]", "[0.25, 0.25]")],
+            "^cells",
+            "claim A1: budgets of the cells lists '0.25' more",
+        ),
+    ],
+)
+def test_a_message_names_the_line(tmp_path, name, changes, line, message):
+    path = edited(tmp_path, *changes, name=name)
+    lines = path.read_text().split("\n")
+    number = next(n for n, text in enumerate(lines, start=1) if re.search(line, text))
+    with pytest.raises(RegistrationError) as caught:
+        load(path, everything_has_a_file)
+    assert str(caught.value).startswith(f"{path}:{number}: ")
+    assert message in str(caught.value)
+
+
+def test_a_message_about_a_folder_names_the_line(tmp_path):
+    edited(tmp_path)
+    path = edited(tmp_path, ("claim.S2", "claim.R2"), name="S")
+    with pytest.raises(RegistrationError) as caught:
+        load_folder(tmp_path, everything_has_a_file)
+    here = path.read_text().split("\n").index("[claim.R2]") + 1
+    there = (tmp_path / "R.toml").read_text().split("\n").index("[claim.R2]") + 1
+    assert str(caught.value) == f"{path}:{here}: claim R2 stands in {tmp_path / 'R.toml'}:{there} too"
+
+
+@pytest.mark.parametrize(
+    ("old", "key"),
+    [
+        ('existing_data = "after-analysis"', "existing_data"),
+        ('authors = ["the kvexp authors"]', "authors[0]"),
+        ('title = "Error', "title"),
+    ],
+)
+def test_a_file_that_is_not_filled_in_is_refused(tmp_path, old, key):
+    blank = {"authors[0]": 'authors = ["FILL IN: your name"]'}.get(key, f'{key} = "FILL IN: words') + (
+        '"' if old.endswith('"') else ""
+    )
+    path = edited(tmp_path, (old, blank))
+    number = [text[:5] for text in path.read_text().split("\n")].index(old[:5]) + 1
+    with pytest.raises(RegistrationError) as caught:
+        load(path, everything_has_a_file)
+    assert str(caught.value).startswith(f"{path}:{number}: {key} is not filled in; it wants ")
+
+
+def test_the_author_may_say_when_and_how_often(tmp_path):
+    said = 'id = "R"\nregistrations_made = 2\nregistered_at = 2020-02-03T04:05:06+01:00'
+    content = load(edited(tmp_path, ('id = "R"', said)), everything_has_a_file).content
+    assert content.registrations_made == 2
+    assert content.registered_at.isoformat() == "2020-02-03T04:05:06+01:00"
+    shipped = load(SHIPPED / "embedded" / "R.toml", everything_has_a_file).content
+    assert (shipped.registrations_made, shipped.registered_at) == (None, None)
+    for odd, message in (
+        ("registrations_made = 0", ":5: Expected `int` >= 1"),
+        ("registered_at = 2020-02-03", ":5: Expected `datetime"),
+        ("registered_at = 2020-02-03T04:05:06", ":5: Expected `datetime` with a timezone"),
+        ('registered_at = "yesterday"', ":5: Invalid RFC3339 encoded datetime"),
+    ):
+        with pytest.raises(RegistrationError, match=re.escape(message)):
+            load(edited(tmp_path, ('id = "R"', f'id = "R"\n{odd}')), everything_has_a_file)
+
+
+def test_parents_do_not_go_round(tmp_path):
+    edited(tmp_path, ('id = "R"', 'id = "R"\nparent = "S"'))
+    edited(tmp_path, name="S")
+    with pytest.raises(RegistrationError, match=r"R.toml:5: its parents go round in a circle"):
+        load_folder(tmp_path, everything_has_a_file)
 
 
 @pytest.mark.parametrize(
@@ -468,6 +601,19 @@ def test_a_control_elsewhere_is_refused(tmp_path, suite):
     with pytest.raises(RegistrationError, match=re.escape(message)) as caught:
         load_folder(tmp_path, everything_has_a_file)
     assert "R.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["R", "S"])
+def test_a_control_is_no_suite_that_a_claim_decides_on(tmp_path, name):
+    edited(tmp_path)
+    edited(tmp_path, name="S")
+    path = with_control(tmp_path, "embedded-1k", name)
+    with pytest.raises(RegistrationError) as caught:
+        load_folder(tmp_path, everything_has_a_file)
+    line = path.read_text().split("\n").index('control = "embedded-1k"') + 1
+    decides = {"R": "R1", "S": "S1"}[name]
+    words = f"[details] control 'embedded-1k' is a suite that claim {decides} decides on"
+    assert str(caught.value).startswith(f"{path}:{line}: {words}")
 
 
 def test_a_control_is_a_name(tmp_path):

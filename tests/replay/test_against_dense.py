@@ -138,10 +138,11 @@ def test_the_full_arm_equals_transformers_own_greedy_generation():
 def test_keep_sets_do_not_depend_on_the_other_arms_or_their_order():
     loaded = wrap(tiny.model("llama"), tiny.tokenizer())
     prompt, arms = prompt_of(loaded), all_arms()
-    together = {a.planned.arm: a.keep_digest for a in answer_all(loaded, prompt, arms, Protocol(), 2, draw)}
+    plans = [a.planned for a in answer_all(loaded, prompt, arms, Protocol(), 2, draw)]
+    together = {p.arm: p.keep_digest for p in plans}
     for some in (arms[::-1], arms[3:7], arms[-1:]):
         for answer in answer_all(loaded, prompt, some, Protocol(), 2, draw):
-            assert answer.keep_digest == together[answer.planned.arm]
+            assert answer.planned.keep_digest == together[answer.planned.arm]
     assert len(set(together.values())) > 12
 
 

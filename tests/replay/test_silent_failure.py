@@ -43,7 +43,7 @@ def visible(answer):
         answer.certificate_steps,
         planned.evicted_mass,
         planned.margin,
-        answer.keep_digest,
+        planned.keep_digest,
     )
 
 

@@ -1,16 +1,17 @@
 """Readings and sensitivities beside each claim: numbers and truths, no verdicts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from analysis.decide import Answer, Verdict
-from analysis.text.words import RULE, number, word
+from analysis.decide import Answer
+from analysis.verdict.report import Report
+from analysis.verdict.words import RULE, number, word
 
 
-def variant_tables(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def variant_tables(report: Report) -> Iterator[str]:
     """Lines of one table per claim."""
     yield "Readings (another population or label) and sensitivities (another choice): no verdicts."
     yield "'moves': the claim's verdict would be another one."
-    for verdict in verdicts:
+    for verdict in report.verdicts:
         declared = verdict.registered.content.claim[verdict.claim_id].quantities
         widths = {name: len(name) + 3 if q.count else 23 for name, q in declared.items()}
         yield RULE

@@ -4,9 +4,8 @@ import textwrap
 from collections.abc import Iterator
 
 from analysis.decide import Answer, Verdict, not_planned
-from analysis.load import Study
-from analysis.report import Report, submit_commands
-from analysis.text.words import RULE, WIDTH, number, word, wrapped
+from analysis.verdict.report import Report
+from analysis.verdict.words import RULE, WIDTH, number, word, wrapped
 
 SHOWN = 4  # shards per claim; the JSON has them all
 INDENT = " " * 6
@@ -17,25 +16,29 @@ def verdict_table(report: Report) -> Iterator[str]:
     yield f"{'claim':6}{'verdict':20}{'condition':38}observed"
     yield RULE
     for verdict in report.verdicts:
-        columns = [_state(verdict), _conditions(verdict), _observed(verdict.answer)]
+        columns = [_state(report, verdict), _conditions(verdict), _observed(verdict.answer)]
         for at in range(max(map(len, columns))):
             state, condition, seen = (column[at] if at < len(column) else "" for column in columns)
             name = verdict.claim_id if at == 0 else ""
             yield f"{name:6}{state:20}{condition:38}{seen}"
-        yield from _why_not(report.study, verdict.answer)
+        yield from _why_not(report, verdict.answer)
     yield ""
 
 
-def summary(verdicts: list[Verdict]) -> Iterator[str]:
+def summary(report: Report) -> Iterator[str]:
     """One line a claim, for the end of a long page."""
-    for verdict in verdicts:
+    for verdict in report.verdicts:
         statement = verdict.registered.content.claim[verdict.claim_id].statement
-        state = f"PREVIEW {verdict.answer.state}"
-        yield f"{verdict.claim_id:6}{state:20}{textwrap.shorten(statement, WIDTH - 26, placeholder=' ...')}"
+        words = textwrap.shorten(statement, WIDTH - 26, placeholder=" ...")
+        yield f"{verdict.claim_id:6}{report.word(verdict):20}{words}"
 
 
-def _state(verdict: Verdict) -> list[str]:
-    return [f"PREVIEW {verdict.answer.state}", *textwrap.wrap(verdict.label, 19)]
+def _state(report: Report, verdict: Verdict) -> list[str]:
+    fragile = verdict.fragile
+    words = [report.label(verdict), *report.history(verdict)]
+    if fragile is not None and fragile.differ and not report.is_blind:
+        words.append(f"fragile {fragile.differ}/{fragile.of}")
+    return [report.word(verdict), *(line for text in words for line in textwrap.wrap(text, 19))]
 
 
 def _conditions(verdict: Verdict) -> list[str]:
@@ -55,7 +58,7 @@ def _observed(answer: Answer) -> list[str]:
     return lines
 
 
-def _why_not(study: Study, answer: Answer) -> Iterator[str]:
+def _why_not(report: Report, answer: Answer) -> Iterator[str]:
     if found := len(answer.problems):
         words = "problem touches its rows" if found == 1 else "problems touch its rows"
         yield f"{INDENT}{found} of the integrity {words}"
@@ -66,5 +69,5 @@ def _why_not(study: Study, answer: Answer) -> Iterator[str]:
         yield from wrapped(INDENT, f"{part.suite}/{part.shard_id}: {count}, {part.reason}")
     if rest := answer.missing[SHOWN:]:
         yield f"{INDENT}and {sum(part.rows for part in rest):,} {rest[0].nouns} in {len(rest)} more shards"
-    for command in submit_commands(study, answer):
+    for command in report.commands(answer):
         yield f"{INDENT}run: {command}"

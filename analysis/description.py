@@ -1,0 +1,62 @@
+"""Everything descriptive, made after the verdicts: details.json, details.md, tables and figures.
+
+No seal covers this module or what it imports, and no verdict reads any of it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis import attention, details_as_json
+from analysis.attention import Attention
+from analysis.details import Details, describe
+from analysis.load import Study
+from analysis.outputs import outputs
+from analysis.text import to_text
+from analysis.verdict import write
+from analysis.verdict.report import Report
+from analysis.verdict.write import complain
+from kvexp.prereg.registration import Registered
+
+
+@dataclass(frozen=True)
+class Section:
+    """One registration and the descriptive numbers of its suites."""
+
+    registered: Registered
+    details: Details
+
+
+@dataclass(frozen=True)
+class Description:
+    """A study described: one section a registration in the order of their ids, and its attention suites."""
+
+    study: Study
+    sections: list[Section]
+    attention: list[Attention]
+    unplanned: list[str]  # registered suites that the grid does not have yet
+    is_blind: bool = False
+
+
+def make(report: Report, out: Path | None) -> str:
+    """Describe, write all files below `out` or say in one line what was not; returns what people see."""
+    found = of(report)
+    if out is not None:
+        _write(out, found)
+    return to_text(found, is_full=False)
+
+
+def of(report: Report) -> Description:
+    """Describe the study of a report."""
+    sections = [Section(one, describe(report.study, one)) for one in report.registrations]
+    suites = list(attention.describe(report.study, report.registrations))
+    return Description(report.study, sections, suites, report.unplanned, report.is_blind)
+
+
+def _write(folder: Path, found: Description) -> None:
+    try:
+        write.replace(folder / "details.json", details_as_json.to_json(found))
+        write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
+        for name, content in outputs(found.attention):
+            write.put(folder / name, content)
+    except OSError as error:
+        complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

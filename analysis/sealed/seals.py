@@ -1,0 +1,161 @@
+"""The seals of a study's registrations, and whether the sealed files are still what they were."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.load import Under
+from kvexp.errors import IntegrityError
+from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, read_amendment
+from kvexp.prereg.forms import Amendment
+from kvexp.prereg.registration import Registered
+from kvexp.prereg.seal import SealError, core_files, differences, home_prefix
+
+SHORT = 12  # characters of a seal id that people are shown
+SHOWN = 20
+STAMPS = (".tsq", ".tsr")  # may come after the seal
+
+
+class SealBroken(IntegrityError):
+    """Sealed files are not what they were, so nothing may be computed from them."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """The seal that stands of one registration.
+
+    Attributes:
+        id: sha256 of the manifest.
+        home: folder of the registration.
+        commit: where the sealed files can be found again, as the author says.
+        amendments: what came before it, in order.
+        accepted: by seal id, the shards whose rows count.
+    """
+
+    id: str
+    home: Path
+    commit: str | None
+    amendments: tuple[Amendment, ...]
+    accepted: Mapping[str, Lines]
+
+    @property
+    def amended(self) -> str:
+        """How it was changed after it was first made, in words; empty: it was not."""
+        stages = {one.stage for one in self.amendments}
+        return "amended after data" if "after-data" in stages else "amended before data" if stages else ""
+
+    def under(self, words: str, suite: str) -> Under:
+        """What the seal asks of a suite."""
+        shards = {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
+        return Under(words, shards, self.accepted)
+
+
+def read_seals(registrations: Iterable[Registered], repository: Path) -> dict[str, Seal]:
+    """By registration id the seals there are. Raises SealBroken with all differences of all of them."""
+    found = {one.content.id: one for one in registrations}
+    sealed = {name: one for name, one in found.items() if _seals(one.path).is_sealed()}
+    check({one.path: list(one.content.claim) for one in sealed.values()}, repository)
+    seals = {name: _read(one) for name, one in sealed.items()}
+    problems = [words for name, one in sealed.items() for words in _strangers(one, seals[name], seals)]
+    if problems:
+        raise SealBroken(f"seals contradict themselves or each other: restore them; {NOTHING}", problems)
+    return seals
+
+
+NOTHING = "no verdict was computed"
+
+
+def check(claims: Mapping[Path, list[str]], repository: Path) -> None:
+    """Raises SealBroken if what seals cover has changed.
+
+    Args:
+        claims: by registration file, the ids of its claims; a file without a seal is passed over.
+        repository: what the paths of seals are relative to.
+    """
+    lines, names = list[str](), list[str]()
+    for path, ids in sorted(claims.items()):
+        if not _seals(path).is_sealed():
+            continue
+        broken = _differences(path, ids, repository)
+        if broken:
+            names.append(f"{path.stem} ({_seals(path).read_manifest().digest[:SHORT]})")
+            lines += [line for line in broken[:SHOWN] if line not in lines]
+            lines += [f"and {len(broken) - SHOWN} more"] if len(broken) > SHOWN else []
+            lines += _ways_out(path)
+    if lines:
+        raise SealBroken(f"sealed files differ from {', '.join(names)}; {NOTHING}", lines)
+
+
+def _seals(registration: Path) -> Seals:
+    return Seals(registration.parent / "seals", registration.stem)
+
+
+def _differences(path: Path, claims: list[str], repository: Path) -> list[str]:
+    sealed, name = _seals(path).read_manifest(), path.stem
+    prefix = home_prefix(sealed, name)
+    history = (
+        file.relative_to(path.parent).as_posix()
+        for folder in amendments(path.parent, name)
+        for file in folder.iterdir()
+        if file.suffix not in STAMPS
+    )
+    own = (f"{name}.toml", f"seals/{name}.json", f"seals/{name}.shards.jsonl", *history)
+    now = [*core_files(repository, claims), *(f"{prefix}/{file}" for file in own)]
+    return differences(repository, sealed, now, {prefix: path.parent})
+
+
+def _ways_out(path: Path) -> Iterator[str]:
+    study = path.parent.name
+    try:
+        commit = _seals(path).read_about().git_commit
+    except SealError:
+        commit = None
+    yield f"restore the files, or register the change: kvexp amend {study} {path.stem} --why '...'"
+    if commit is not None:
+        yield f"what changed: git diff {commit[:SHORT]} -- PATH"
+        yield (
+            f"to judge by the sealed code: git worktree add ../sealed {commit[:SHORT]}, and run "
+            "`python -m analysis` there on this folder"
+        )
+
+
+def _read(one: Registered) -> Seal:
+    home, name = one.path.parent, one.content.id
+    about = _seals(one.path).read_about()
+    return Seal(
+        id=_seals(one.path).read_manifest().digest,
+        home=home,
+        commit=about.git_commit,
+        amendments=tuple(read_amendment(folder) for folder in amendments(home, name)),
+        accepted=accepted(home, name),
+    )
+
+
+def _strangers(one: Registered, seal: Seal, seals: Mapping[str, Seal]) -> Iterator[str]:
+    """How a seal is about something else than its registration, or does not follow from those before it."""
+    content, name = one.content, one.content.id
+    about = _seals(one.path).read_about()
+    links = chain(seal.home, name)
+    if about.id != name or sorted(about.suites) != sorted(content.suites):
+        yield f"seal {name} is about the suites {', '.join(about.suites)} of {about.id}"
+    suites = {line.suite for line in seal.accepted[seal.id].values()}
+    if stray := suites - set(content.suites):
+        yield f"seal {name} lists shards of {min(stray)}, a suite that the registration does not have"
+    before: str | None = None
+    for link in links:
+        if link.read_about().amends != before:
+            yield f"{link.folder.name}/{name}.sha256 does not follow the seal before it"
+        before = link.read_manifest().digest
+    for number, (statement, link) in enumerate(zip(seal.amendments, links, strict=False), start=1):
+        if (statement.number, statement.replaces) != (number, link.read_manifest().digest):
+            yield f"amendments/{link.folder.name}/amendment.toml is about another seal or number"
+    if content.parent is not None:
+        parent = seals.get(content.parent)
+        if parent is None:
+            yield f"seal {name} is an addendum to {content.parent}, whose seal is not there"
+        elif about.parent not in _ids(parent, content.parent):
+            yield f"seal {name} is an addendum to another seal of {content.parent}"
+
+
+def _ids(seal: Seal, registration_id: str) -> set[str]:
+    return {link.read_manifest().digest for link in chain(seal.home, registration_id)}

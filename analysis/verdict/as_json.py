@@ -1,0 +1,110 @@
+"""Verdicts as JSON.
+
+Bytes depend on the logs, registrations, seals, locks and evidence alone: no clock, no path of the machine.
+"""
+
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from analysis.decide import Answer, Missing, Verdict, not_planned
+from analysis.verdict import numbers
+from analysis.verdict.report import Report
+from kvexp.prereg.registration import Registered
+
+
+def to_json(report: Report) -> str:
+    """Everything that was decided, for machines."""
+    study = report.study
+    body = {
+        "format": "kvexp-verdicts/2",
+        "study": study.name,
+        "preview": any(map(report.provisional, report.verdicts)) or not report.verdicts,
+        "blind": report.is_blind,
+        "witnessed": report.bound.shown.is_witnessed,
+        "rows": _size(study.table),
+        **({"cells": _size(study.cells)} if len(study.cells) else {}),
+        "problems": [problem.message for problem in study.problems],
+        "registrations": [_registration(report, one) for one in report.registrations],
+        "locks": {suite: one.manifest for suite, one in report.bound.locks.items()},
+        "claims": [_claim(report, verdict) for verdict in report.verdicts],
+        "evidence": _evidence(report),
+    }
+    return numbers.to_json(body)
+
+
+def _size(table: pd.DataFrame) -> dict[str, int]:
+    return {"expected": len(table), "present": int(table["present"].sum())}
+
+
+def _registration(report: Report, registered: Registered) -> dict[str, Any]:
+    content = registered.content
+    seal = report.bound.seals.get(content.id)
+    return {
+        "id": content.id,
+        "title": content.title,
+        "sha256": registered.digest,
+        "parent": content.parent,
+        "suites": content.suites,
+        "existing_data": content.existing_data,
+        "existing_data_note": content.existing_data_note,
+        "seal": None if seal is None else seal.id,
+        "amendments": [] if seal is None else [msgspec.to_builtins(one) for one in seal.amendments],
+    }
+
+
+def _claim(report: Report, verdict: Verdict) -> dict[str, Any]:
+    claim = verdict.registered.content.claim[verdict.claim_id]
+    answer, fragile = verdict.answer, verdict.fragile
+    return {
+        "id": verdict.claim_id,
+        "registration": verdict.registered.content.id,
+        "statement": claim.statement,
+        "state": "BLIND" if report.is_blind else answer.state.value,
+        "preview": bool(report.provisional(verdict)),
+        "provisional": report.provisional(verdict),
+        "history": report.history(verdict),
+        "label": report.label(verdict),
+        "fragile": None if fragile is None else {"differ": fragile.differ, "of": fragile.of},
+        "kill_condition": claim.kill,
+        "support_condition": claim.support,
+        **_answer(answer),
+        "commands": report.commands(answer),
+        "readings": {name: _answer(other) for name, other in verdict.readings.items()},
+        "sensitivity": {
+            name: {**_answer(other), "moves": verdict.moves(name)}
+            for name, other in verdict.sensitivity.items()
+        },
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    """What holds. No state: a reading returns no verdict, and a claim adds its own."""
+    return {
+        "kill": answer.kill,
+        "support": answer.support,
+        "quantities": {name: numbers.estimate(number) for name, number in answer.quantities.items()},
+        "missing": [*map(_unplanned, answer.unplanned), *map(_missing, answer.missing)],
+        "problems": list(answer.problems),
+    }
+
+
+def _missing(part: Missing) -> dict[str, Any]:
+    return {
+        "suite": part.suite,
+        "shard_id": part.shard_id,
+        "rows": part.rows,
+        "of": part.of,
+        "reason": part.reason,
+    }
+
+
+def _unplanned(suite: str) -> dict[str, Any]:
+    """A suite of which neither shards nor their rows are known."""
+    return {"suite": suite, "shard_id": None, "rows": None, "of": None, "reason": not_planned(suite)}
+
+
+def _evidence(report: Report) -> dict[str, Any] | None:
+    found = report.bound.shown.evidence
+    return None if found is None else msgspec.to_builtins(found)

@@ -1,0 +1,156 @@
+"""The evidence as text: who said when, what was run, locked, looked at and amended, and what that proves."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from analysis.sealed.seals import SHORT
+from analysis.verdict.report import Report
+from analysis.verdict.words import wrapped
+from kvexp.prereg.forms import (
+    GRADES,
+    AmendmentEvidence,
+    AttemptEvidence,
+    Check,
+    Evidence,
+    LockEvidence,
+    Look,
+    SealEvidence,
+    Stamp,
+)
+from kvexp.terminal import printable
+
+SHORT_LINES = 12
+FEW = 3
+HOLDS = {True: "holds", False: "FAILS", None: "cannot be told"}
+STAGES = {"before-data": "amended before data", "after-data": "amended after data"}
+
+
+def evidence_lines(report: Report, *, is_full: bool) -> Iterator[str]:
+    """Lines of the section; without `is_full` at most SHORT_LINES and a blank one."""
+    shown, study = report.bound.shown, report.study.name
+    if shown.evidence is None:
+        note = shown.note
+        if not note and report.bound.seals:
+            note = f"there is no evidence.json: run kvexp verify study={study}"
+        if note:
+            yield from _line("EVIDENCE: ", note)
+            yield ""
+        return
+    yield "EVIDENCE"
+    lines = _full(shown.evidence, study) if is_full else islice(_short(shown.evidence), SHORT_LINES - 1)
+    yield from lines
+    yield ""
+
+
+def _short(found: Evidence) -> Iterator[str]:
+    sealed = [one for one in found.seals if one.seal is not None]
+    failing = [one for one in found.checks if one.holds is False]
+    for check in failing[:FEW]:
+        yield from _line("  FAILS: ", check.words)[:1]
+    for seal in sealed[:FEW]:
+        times = ", ".join(stamp.time for stamp in seal.stamps) or "no time stamp"
+        yield from _line(f"  seal {seal.id} {_id(seal.seal)}: ", f"{times}; {GRADES[seal.grade]}")[:1]
+    counted = sum(one.counts for one in found.attempts)
+    locks = ", ".join(one.suite for one in found.locks if one.manifest is not None) or "none"
+    amended = ", ".join(f"{one.id}-{one.number} {STAGES[one.stage]}" for one in found.amendments) or "none"
+    words = f"attempts: {counted} counted, {len(found.attempts) - counted} not; locks: {locks}"
+    yield from _line("  ", words)[:1]
+    yield from _line("  ", f"looks before the lock: {len(found.looks)}; amendments: {amended}")[:1]
+    told = [one.holds for one in found.checks]
+    words = f"{told.count(True)} hold, {told.count(False)} fail, {told.count(None)} cannot be told"
+    yield from _line("  ", f"checks: {words}; in full, with what no file can exclude: verdicts.md")[:1]
+
+
+def _full(found: Evidence, study: str) -> Iterator[str]:
+    for seal in found.seals:
+        yield from _seal(seal)
+    for amendment in found.amendments:
+        yield from _amendment(amendment, study)
+    yield from _attempts(found.attempts)
+    for lock in found.locks:
+        yield from _lock(lock)
+    yield f"  looks before the lock: {len(found.looks)}"
+    for look in found.looks:
+        yield from _look(look)
+    for check in found.checks:
+        yield from _check(check)
+    if found.replay is not None:
+        again = found.replay
+        words = (
+            f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
+            f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
+        )
+        yield from _line(f"  {HOLDS[again.holds]}: ", words)
+    for sentence in found.cannot:
+        yield from _line("  cannot be excluded: ", sentence)
+
+
+def _seal(seal: SealEvidence) -> Iterator[str]:
+    sealed = "not sealed" if seal.seal is None else f"seal {_id(seal.seal)}"
+    yield from _line(f"  {seal.id}  ", f"{sealed}: {seal.title}")
+    if seal.seal is None:
+        return
+    yield from _line("     ", f"{GRADES[seal.grade]}; existing data: {seal.existing_data}")
+    for stamp in seal.stamps:
+        yield from _stamp(stamp)
+    for line in seal.differences:
+        yield from _line("     differs: ", line)
+
+
+def _stamp(stamp: Stamp) -> Iterator[str]:
+    words = f"{stamp.time} by {stamp.witness} ({stamp.trust}, serial {stamp.serial}): {GRADES[stamp.grade]}"
+    yield from _line("     stamped ", words)
+
+
+def _amendment(one: AmendmentEvidence, study: str) -> Iterator[str]:
+    yield from _line(f"  {one.id}-{one.number} {STAGES[one.stage]}: ", one.why)
+    yield from _line("     data seen: ", one.data_seen)
+    for path, kind in sorted(one.files.items()):
+        yield from _line("     ", f"{kind}  {path}")
+    if one.commit is not None:
+        command = (
+            f"git worktree add ../before {one.commit[:SHORT]} && cd ../before && python -m analysis "
+            f"PATH/TO/results/{study} --out /tmp/before"
+        )
+        yield from _line(f"     the verdict by seal {_id(one.replaces)}: ", command)
+
+
+def _attempts(attempts: list[AttemptEvidence]) -> Iterator[str]:
+    counted = [one for one in attempts if one.counts]
+    rest = [one for one in attempts if not one.counts]
+    yield f"  attempts: {len(counted)} counted, {len(rest)} not"
+    for one in rest:
+        closed = "" if one.is_closed else ", shard not closed"
+        where = f"{one.suite}/{one.shard_id} attempt {one.number}"
+        yield from _line("     ", f"{where}: {one.rows:,} rows{closed}, not counted: {one.reason}")
+
+
+def _lock(lock: LockEvidence) -> Iterator[str]:
+    if lock.manifest is None:
+        yield from _line("  ", f"suite {lock.suite} is not locked")
+        return
+    yield from _line("  ", f"suite {lock.suite} locked, {_id(lock.manifest)}: {GRADES[lock.grade]}")
+    if lock.incomplete is not None:
+        yield from _line("     incomplete: ", lock.incomplete)
+    for stamp in lock.stamps:
+        yield from _stamp(stamp)
+    for line in lock.differences:
+        yield from _line("     differs: ", line)
+
+
+def _look(look: Look) -> Iterator[str]:
+    seen = f"{look.at} {look.user}: {', '.join(look.suites)}, {look.rows:,} rows, {', '.join(look.claims)}"
+    yield from _line("     ", seen)
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield from _line(f"  {HOLDS[check.holds]}: ", check.words)
+
+
+def _id(digest: str | None) -> str:
+    return "" if digest is None else digest[:SHORT]
+
+
+def _line(head: str, text: str) -> list[str]:
+    """Text of unknown origin behind a head; long words do not break the page."""
+    return wrapped(printable(head), printable(text))

@@ -1,0 +1,149 @@
+"""Amendments: a change of sealed files, registered with its diff, its reason and what had been seen."""
+
+import contextlib
+import difflib
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from kvexp.compose import Selection
+from kvexp.errors import ConfigError
+from kvexp.prereg.chain import STATEMENT, Seals
+from kvexp.prereg.forms import Amendment, Stage
+from kvexp.prereg.home import Home
+from kvexp.prereg.lock import LOOKS
+from kvexp.prereg.registration import Registered
+from kvexp.prereg.seal import Manifest, core_files, differences, sha256
+from kvexp.prereg.sealing import draft, same
+from kvexp.shard_log import replace as write
+
+STAMPS = (".tsq", ".tsr")
+DIFF = "change.diff"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """What the author says."""
+
+    why: str
+    data_seen: str
+    accepts_protocol: bool
+
+
+def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> Amendment:
+    """Seal a registration again and keep the seal before it, with what changed.
+
+    Raises ConfigError if it is not sealed, if nothing changed, or if the reason is not complete.
+    """
+    seals = home.seals(one.content.id)
+    if not seals.is_sealed():
+        raise ConfigError(
+            f"registration {one.content.id} of study {home.study} is not sealed: change it freely, then "
+            f"`kvexp seal {home.study}`"
+        )
+    if same(home, draft(home, selection, one)):
+        raise ConfigError(f"nothing that seal {one.content.id} of study {home.study} covers has changed")
+    old, about = seals.read_manifest(), seals.read_about()
+    attempts = len(_attempts(home, {*about.suites, *one.content.suites}))
+    stage: Stage = "after-data" if attempts else "before-data"
+    _check_reason(reason, stage, attempts)
+    folder = home.folder / "amendments" / f"{one.content.id}-{len(home.amendments(one.content.id)) + 1}"
+    folder.mkdir(parents=True)
+    for path in seals.files:
+        shutil.copyfile(path, folder / path.name)
+    changed = differences(home.root, old, core_files(home.root, one.content.claim))
+    statement = Amendment(
+        format="kvexp-amendment/1",
+        registration=one.content.id,
+        number=len(home.amendments(one.content.id)),
+        stage=stage,
+        why=reason.why,
+        data_seen=reason.data_seen or "none: nothing had been run",
+        replaces=old.digest,
+        accepts_protocol=reason.accepts_protocol,
+        attempts=attempts,
+        looks=_looks(home),
+        files={path: kind for kind, path in (line.split("  ", 1) for line in changed)},
+    )
+    write(folder / DIFF, "".join(_diffs(home, seals, old, statement.files)).encode())
+    write(folder / STATEMENT, _toml(statement).encode())
+    for path in seals.files:
+        if path.suffix in STAMPS:  # they vouch for the seal before
+            path.unlink()
+    data_seal = (about.data_seal or old.digest) if attempts else None
+    draft(home, selection, one, amends=old.digest, data_seal=data_seal).write(home)
+    return statement
+
+
+def _check_reason(reason: Reason, stage: Stage, attempts: int) -> None:
+    if not reason.why.strip():
+        raise ConfigError("an amendment needs a reason: --why 'what is wrong, and what is done about it'")
+    if stage == "after-data" and not reason.data_seen.strip():
+        raise ConfigError(
+            f"{attempts} attempts have been made, so an amendment must say what you have seen of the data: "
+            "--data-seen '...' (for instance: the verdicts; only that a shard failed)"
+        )
+
+
+def _attempts(home: Home, suites: set[str]) -> list[Path]:
+    return [path for suite in suites for path in home.results.glob(f"{suite}/*/attempt-*.json")]
+
+
+def _looks(home: Home) -> int:
+    path = home.results / LOOKS
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def _diffs(home: Home, seals: Seals, old: Manifest, files: dict[str, str]) -> Iterator[str]:
+    """Unified diffs of what changed, as far as the text before can be found again."""
+    commit = seals.read_about().git_commit
+    for path, kind in files.items():
+        yield f"# {kind}  {path}\n"
+        before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old.files[path], commit)
+        after = b"" if kind == "missing" else (home.root / path).read_bytes()
+        if before is None:
+            now = sha256(home.root, path)
+            yield f"# sha256 before {old.files[path]}, after {now}; the text before is not at hand\n"
+            continue
+        for line in difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}"):
+            yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _lines(body: bytes) -> list[str]:
+    return body.decode(errors="replace").splitlines(keepends=True)
+
+
+def _sealed_bytes(home: Home, seals: Seals, path: str, digest: str, commit: str | None) -> bytes | None:
+    """What was sealed: the registration as the seal keeps it, or the file as git does."""
+    found = None
+    if path == f"{home.prefix}/{seals.id}.toml" and seals.text.is_file():
+        found = seals.text.read_bytes()
+    elif commit is not None:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            found = subprocess.run(
+                ["git", "-C", str(home.root), "show", f"{commit}:{path}"],
+                capture_output=True,
+                timeout=30,
+                check=True,
+            ).stdout
+    return found if found is not None and hashlib.sha256(found).hexdigest() == digest else None
+
+
+def _toml(statement: Amendment) -> str:
+    """TOML's basic strings are JSON's, so that no library is needed to write these few lines."""
+    body = msgspec.to_builtins(statement)
+    files = body.pop("files")
+    lines = [f"{key} = {_quoted(value)}" for key, value in body.items()]
+    listed = [f"{_quoted(path)} = {_quoted(kind)}" for path, kind in files.items()]
+    return "\n".join([*lines, "", "[files]", *listed, ""])
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

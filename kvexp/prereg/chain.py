@@ -1,0 +1,156 @@
+"""The seals of one registration, from the first to the one that stands, and which attempts count under them.
+
+Leaf: stdlib + msgspec. A folder of registrations holds `seals/<ID>.*` and, for every amendment, the seal
+before it in `amendments/<ID>-N/`.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from kvexp.prereg.forms import Amendment, Sealed, SealedShard
+from kvexp.prereg.seal import Manifest, SealError, read_bytes, read_manifest
+from kvexp.records import Attempt, Reader, Record, RecordError
+
+UNANCHORED = "unanchored"  # keys the draws without a time stamp
+UNREGISTERED = "unregistered"  # and those of runs that no analysis reads
+STATEMENT = "amendment.toml"
+MAX_STATEMENT = 1024 * 1024
+T = TypeVar("T", bound=Record)
+Lines = Mapping[str, SealedShard]  # by shard id
+_sealed: Reader[Sealed] = Reader(Sealed)
+_shard: Reader[SealedShard] = Reader(SealedShard)
+
+
+@dataclass(frozen=True)
+class Seals:
+    """The files of one registration's seal, whether they are there or not."""
+
+    folder: Path  # seals/, or where an amendment keeps those before it
+    id: str
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / f"{self.id}.sha256"
+
+    @property
+    def about(self) -> Path:
+        return self.folder / f"{self.id}.json"
+
+    @property
+    def text(self) -> Path:
+        """The registration as it was sealed; after an amendment the one beside it is another."""
+        return self.folder / f"{self.id}.toml"
+
+    @property
+    def shards(self) -> Path:
+        return self.folder / f"{self.id}.shards.jsonl"
+
+    def protocol(self, kind: str) -> Path:
+        return self.folder / f"{self.id}.{kind}.sha256"
+
+    @property
+    def files(self) -> list[Path]:
+        """All that is there, time stamps included."""
+        return sorted(self.folder.glob(f"{self.id}.*"))
+
+    def is_sealed(self) -> bool:
+        """The manifest is written last: with it, the seal is whole."""
+        return self.manifest.is_file()
+
+    def read_manifest(self) -> Manifest:
+        return read_manifest(self.manifest)
+
+    def read_about(self) -> Sealed:
+        return _decoded(_sealed, self.about, read_bytes(self.about))
+
+    def read_shards(self) -> list[SealedShard]:
+        lines = read_bytes(self.shards).split(b"\n")[:-1]
+        return [_decoded(_shard, self.shards, line) for line in lines]
+
+
+def amendments(home: Path, registration_id: str) -> list[Path]:
+    """The folders of a registration's amendments, in order."""
+    numbered = {
+        int(found[1]): path
+        for path in home.glob("amendments/*")
+        if (found := re.fullmatch(rf"{re.escape(registration_id)}-([1-9][0-9]{{0,5}})", path.name))
+    }
+    return [path for _, path in sorted(numbered.items())]
+
+
+def chain(home: Path, registration_id: str) -> list[Seals]:
+    """The seals of a registration, from the first one to the one that stands."""
+    before = [Seals(folder, registration_id) for folder in amendments(home, registration_id)]
+    return [*before, Seals(home / "seals", registration_id)]
+
+
+def read_amendment(folder: Path) -> Amendment:
+    """What the author states of an amendment."""
+    path = folder / STATEMENT
+    try:
+        table = tomllib.loads(read_bytes(path, MAX_STATEMENT).decode())
+        return msgspec.convert(table, Amendment)
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
+        raise SealError(f"{path} cannot be read ({error}): restore it") from None
+
+
+def accepted(home: Path, registration_id: str) -> dict[str, Lines]:
+    """By seal id, the shards whose rows count: of the seal that stands, and of those amended after data.
+
+    Rows under a seal before an amendment count if the code that makes data is the same in both, or if the
+    amendment accepts the code before.
+    """
+    links = chain(home, registration_id)
+    standing = _by_id(links[-1].read_shards())
+    found: dict[str, Lines] = {links[-1].read_manifest().digest: standing}
+    for before, after in zip(links[-2::-1], links[:0:-1], strict=True):
+        if after.read_about().data_seal is None:
+            break  # amended before there were data
+        accepts = read_amendment(before.folder).accepts_protocol
+        found[before.read_manifest().digest] = {
+            name: line
+            for name, line in _by_id(before.read_shards()).items()
+            if accepts or _same_protocol(line, standing.get(name))
+        }
+    return found
+
+
+def _same_protocol(before: SealedShard, now: SealedShard | None) -> bool:
+    return now is not None and before.protocol_digest == now.protocol_digest
+
+
+def _by_id(shards: list[SealedShard]) -> Lines:
+    return {shard.shard_id: shard for shard in shards}
+
+
+def why_not(attempt: Attempt, seals: Mapping[str, Lines]) -> str:
+    """Why an attempt's rows do not count under these seals; empty: they do."""
+    if attempt.anchor == UNREGISTERED:
+        return "made unregistered"
+    if attempt.seal is None:
+        return "made without the seal"
+    if attempt.seal not in seals:
+        return "made under a seal that does not stand"
+    line = seals[attempt.seal].get(attempt.shard_id)
+    if line is None:
+        return "not among the shards of the seal, or by code that it does not accept"
+    if attempt.protocol_digest != line.protocol_digest:
+        return "made by other code than the sealed protocol"
+    if attempt.shard_digest != line.shard_digest:
+        return "configured otherwise than sealed"
+    if line.model_digest is not None and attempt.model_digest != line.model_digest:
+        return "made with other weights than sealed"
+    return ""
+
+
+def _decoded(reader: Reader[T], path: Path, body: bytes) -> T:
+    try:
+        return reader(body)
+    except RecordError as error:
+        raise SealError(f"{path} cannot be read ({error}): restore it") from None

@@ -1,0 +1,208 @@
+"""What seals, locks, looks, amendments and evidence look like on disk (leaf: stdlib + msgspec).
+
+Like the log schema in `kvexp.records`: versioned by tag, unknown fields refused, null means undefined.
+
+    <home>/seals/<ID>.json           Sealed
+    <home>/seals/<ID>.shards.jsonl   SealedShard, one a shard
+    <home>/amendments/<ID>-N/        amendment.toml (Amendment) and the files that it replaced
+    results/<study>/locks/<suite>.json   Lock
+    results/<study>/looks.jsonl      Look, appended
+    results/<study>/evidence.json    Evidence
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from kvexp.records import Count, Digest, Id, Record, Share
+
+Stage = Literal["before-data", "after-data"]
+Grade = Literal[0, 1, 2, 3]
+GRADES = {
+    0: "the author's word: no time stamp",
+    1: "the author's word, signed: the time stamp comes from an authority that the author runs",
+    2: "a third party: a public time-stamp authority whose root certificate is pinned",
+    3: "two independent public time-stamp authorities",
+}
+WITNESSED = 2  # the lowest grade at which somebody else than the author vouches for the time
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a record."""
+
+
+class Sealed(Record, frozen=True, kw_only=True, tag="seal/1"):
+    """What stands beside a manifest, and is listed in it."""
+
+    study: Id
+    id: Id  # of the registration
+    suites: list[Id]
+    parent: Digest | None  # seal id of the parent registration
+    amends: Digest | None  # seal id that this one replaces
+    data_seal: Digest | None  # after an amendment with data: the seal whose anchor keys the draws
+    git_commit: str | None  # where the sealed files can be found again; the author's word
+
+
+class SealedShard(Record, frozen=True, kw_only=True, tag="sealed_shard/1"):
+    """One shard that the study must contain."""
+
+    suite: Id
+    shard_id: Id
+    shard_digest: Digest
+    protocol_digest: Digest
+    rows: Count
+    grid_sha256: Digest  # of the shard's lines in grid.jsonl
+    questions_sha256: Digest  # of the ids, texts and references of its examples
+    model_digest: Digest | None  # of weights, config and tokenizer; null: a commit of the hub pins them
+    config: dict[str, Any]  # what shard_digest is the digest of
+
+
+class Amendment(Form, frozen=True, kw_only=True):
+    """A registered change of sealed files, as the author states it."""
+
+    format: Literal["kvexp-amendment/1"]
+    registration: Id
+    number: Count
+    stage: Stage  # whether a suite of the registration had an attempt
+    why: str
+    data_seen: str  # what the author had seen of the data
+    replaces: Digest  # seal id before
+    accepts_protocol: bool  # rows made by the protocol of the seal before keep counting
+    attempts: Count  # of the registration's suites, at that time
+    looks: Count  # unblinded analyses recorded at that time
+    files: dict[str, str]  # path: changed, added or missing
+
+
+class Lock(Record, frozen=True, kw_only=True, tag="lock/1"):
+    """Closes a suite: what its manifest lists does not change any more."""
+
+    study: Id
+    suite: Id
+    registration: Id
+    seal: Digest
+    rows: Count
+    expected: Count
+    incomplete: str | None  # why it was locked although rows are missing; null: it is complete
+    looks: Count  # unblinded analyses recorded until then
+    looks_sha256: Digest  # of the bytes of looks.jsonl until then
+
+
+class Look(Record, frozen=True, kw_only=True, tag="look/1"):
+    """One unblinded analysis while a sealed suite was not locked."""
+
+    at: str  # UTC, by the clock of the machine
+    user: str
+    suites: list[Id]  # sealed and not locked
+    claims: list[str]
+    rows: Count
+    verdicts_sha256: Digest  # of verdicts.json
+
+
+class Stamp(Form, frozen=True, kw_only=True):
+    """A verified time-stamp token."""
+
+    trust: str  # name of the pinned root
+    witness: str  # subject of the signing certificate
+    root_sha256: Digest
+    grade: Grade
+    time: str  # UTC, as signed
+    serial: str
+    anchor: Digest
+
+
+class SealEvidence(Form, frozen=True, kw_only=True):
+    """A registration and its seal."""
+
+    id: Id
+    title: str
+    seal: Digest | None  # null: not sealed
+    existing_data: str
+    parent: str | None
+    commit: str | None
+    differences: list[str]  # sealed files that are not what they were
+    stamps: list[Stamp]
+    grade: Grade
+    anchor: str
+    registered_at: str | None = None  # the author's word
+    registrations_made: Count | None = None  # of this question, this one included; the author's word
+
+
+class AmendmentEvidence(Form, frozen=True, kw_only=True):
+    """One step of a registration's history."""
+
+    id: Id
+    number: Count
+    stage: Stage
+    why: str
+    data_seen: str
+    files: dict[str, str]
+    replaces: Digest
+    commit: str | None  # where the replaced seal can be analysed again
+
+
+class AttemptEvidence(Form, frozen=True, kw_only=True):
+    """One process start, whether its rows count or not."""
+
+    suite: Id
+    shard_id: Id
+    number: Count
+    rows: Count
+    is_closed: bool  # the shard has a footer
+    counts: bool  # made under the seal
+    reason: str  # why it does not count; empty: it does
+    started_at: str
+    host: str
+    git_commit: str | None
+    git_dirty: bool | None
+
+
+class LockEvidence(Form, frozen=True, kw_only=True):
+    """A suite's lock."""
+
+    suite: Id
+    manifest: Digest | None  # null: not locked
+    incomplete: str | None
+    differences: list[str]
+    stamps: list[Stamp]
+    grade: Grade
+
+
+class Replayed(Form, frozen=True, kw_only=True):
+    """Keep sets recomputed from the anchor with the model, for rows chosen at random."""
+
+    rows: Count
+    of: Count  # rows of random designs in the logs
+    seed: Count  # of the choice of rows
+    digests_equal: Count
+    probed: Count  # places of the keep masks that were compared
+    agree: Count
+    agreement: Share
+    lo: Share
+    hi: Share
+    scores_equal: Count
+    same_stack: bool  # the versions, device and dtype of the attempts
+    holds: bool
+    disagreements: list[str]
+
+
+class Check(Form, frozen=True, kw_only=True):
+    """One sentence of the evidence."""
+
+    name: str
+    holds: bool | None  # null: it cannot be told
+    words: str
+
+
+class Evidence(Record, frozen=True, kw_only=True, tag="evidence/1"):
+    """All that `kvexp verify` found. No clock and no path of the machine is in it."""
+
+    study: Id
+    grade: Grade  # the lowest of the seals
+    seals: list[SealEvidence]
+    amendments: list[AmendmentEvidence]
+    attempts: list[AttemptEvidence]
+    locks: list[LockEvidence]
+    looks: list[Look]
+    replay: Replayed | None
+    checks: list[Check]
+    cannot: list[str]  # what no file can exclude

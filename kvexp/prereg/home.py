@@ -1,0 +1,75 @@
+"""Where the registrations of a study lie, and their seals, amendments and stamps beside them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvexp import provenance
+from kvexp.compose import Selection
+from kvexp.errors import IntegrityError
+from kvexp.prereg.chain import Seals, amendments, chain
+from kvexp.prereg.registration import Registered, load_folder
+
+COPIED = "preregistration"  # below results/<study>, where a study was sealed as a copy
+LOCKED = "locks/registration"  # below results/<study>, what its locked suites are judged by
+KINDS = ("generations", "cells")
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of a study's registrations."""
+
+    root: Path  # of the repository
+    folder: Path
+    study: str  # name of its results
+
+    @property
+    def prefix(self) -> str:
+        """The folder as manifests name it."""
+        return self.folder.relative_to(self.root).as_posix()
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results" / self.study
+
+    @property
+    def trust(self) -> Path:
+        """Authorities that the author runs."""
+        return self.folder / "trust"
+
+    def seals(self, registration_id: str) -> Seals:
+        return Seals(self.folder / "seals", registration_id)
+
+    def amendments(self, registration_id: str) -> list[Path]:
+        """The folders of a registration's amendments, in order."""
+        return amendments(self.folder, registration_id)
+
+    def chain(self, registration_id: str) -> list[Seals]:
+        """Its seals, from the first one to the one that stands."""
+        return chain(self.folder, registration_id)
+
+    def registrations(self) -> list[Registered]:
+        """Every registration, checked."""
+        return load_folder(self.folder, self.has_claim_file)
+
+    def has_claim_file(self, claim_id: str) -> bool:
+        return (self.root / "analysis" / "claims" / f"{claim_id.lower()}.py").is_file()
+
+
+def refuse_foreign_code(root: Path) -> None:
+    """Raises IntegrityError if the kvexp that runs is not the one that the repository's seals cover."""
+    if provenance.PACKAGE.resolve().parent != root.resolve():
+        raise IntegrityError(
+            f"the kvexp that runs lies in {provenance.PACKAGE}, not in {root}, whose files a seal covers: "
+            "install this repository (make install), or run its own kvexp"
+        )
+
+
+def home_of(selection: Selection, root: Path) -> Home:
+    """The copy beside the results if the study was sealed as one, else the repository's folder.
+
+    If that is gone, what was locked beside the logs.
+    """
+    study, registered = selection.study.name, selection.chosen["study"][0]
+    results, usual = root / "results" / study, root / "preregistration" / registered
+    beside = [results / COPIED, usual, results / LOCKED]
+    return Home(root, next((folder for folder in beside if folder.is_dir()), usual), study)

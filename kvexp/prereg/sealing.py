@@ -1,0 +1,173 @@
+"""Making a seal: what a registration decides on, as files and their digests, before anything runs."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kvexp import provenance
+from kvexp.compose import Selection
+from kvexp.errors import ConfigError, IntegrityError
+from kvexp.grid import protocols, shards
+from kvexp.launch import content_digest, tokenizers
+from kvexp.prepare import grid_bytes, questions_digests
+from kvexp.prereg import binding
+from kvexp.prereg.chain import Seals
+from kvexp.prereg.forms import Sealed, SealedShard
+from kvexp.prereg.home import KINDS, Home, refuse_foreign_code
+from kvexp.prereg.registration import Registered
+from kvexp.prereg.seal import Manifest, core_files, differences, manifest
+from kvexp.records import encode
+from kvexp.resolved import AttentionShard, Shard
+from kvexp.shard_log import replace as write
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A seal that is not written yet: files by name, without the manifest that lists them."""
+
+    seals: Seals
+    claims: tuple[str, ...]
+    files: dict[str, bytes]
+    about: Sealed
+
+    def paths(self, home: Home) -> list[str]:
+        """Everything that the manifest will list, relative to the repository."""
+        own = [home.folder / f"{self.seals.id}.toml", *(self.seals.folder / name for name in self.files)]
+        history = [
+            path
+            for folder in home.amendments(self.seals.id)
+            for path in sorted(folder.iterdir())
+            if path.suffix not in (".tsq", ".tsr")  # a second witness may come later
+        ]
+        beside = [path.relative_to(home.root).as_posix() for path in [*own, *history]]
+        return [*core_files(home.root, self.claims), *beside]
+
+    def write(self, home: Home) -> Manifest:
+        """Write the files, and the manifest last."""
+        self.seals.folder.mkdir(parents=True, exist_ok=True)
+        for name, body in self.files.items():
+            write(self.seals.folder / name, body)
+        made = manifest(home.root, self.paths(home))
+        write(self.seals.manifest, made.body)
+        return made
+
+
+def ordered(found: list[Registered]) -> list[Registered]:
+    """Parents before their addenda."""
+    by_id = {one.content.id: one for one in found}
+    done: dict[str, Registered] = {}
+
+    def add(one: Registered) -> None:
+        parent = one.content.parent
+        if parent is not None and parent not in done:
+            add(by_id[parent])
+        done[one.content.id] = one
+
+    for one in found:
+        add(one)
+    return list(done.values())
+
+
+def named(home: Home, ids: list[str]) -> list[Registered]:
+    """Registrations by id, all of them by default, parents first."""
+    found = ordered(home.registrations())
+    known = [one.content.id for one in found]
+    for name in ids:
+        if name not in known:
+            raise ConfigError(f"{home.prefix} has no registration {name!r} (known: {', '.join(known)})")
+    return [one for one in found if not ids or one.content.id in ids]
+
+
+def draft(
+    home: Home, selection: Selection, one: Registered, amends: str | None = None, data_seal: str | None = None
+) -> Draft:
+    """What a seal of this registration would hold now.
+
+    Raises RegistrationError if it and the grid do not fit, NotFetched if what its suites ask is not on this
+    machine, IntegrityError if its parent is not sealed.
+    """
+    refuse_foreign_code(home.root)
+    # What a claim asks of suites whose data are not here can be checked too: it depends on no example's id.
+    binding.check([one], shards(selection, "assume"), [suite.name for suite in selection.suites])
+    made = shards_of(selection, one)
+    about = Sealed(
+        study=home.study,
+        id=one.content.id,
+        suites=one.content.suites,
+        parent=_parent(home, one),
+        amends=amends,
+        data_seal=data_seal,
+        git_commit=_commit(home.root),
+    )
+    seals = home.seals(one.content.id)
+    files = {
+        seals.about.name: encode(about) + b"\n",
+        seals.text.name: one.path.read_bytes(),
+        seals.shards.name: _shard_lines(selection, made),
+    }
+    kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
+    for kind in KINDS:
+        if kind in kinds:
+            files[seals.protocol(kind).name] = protocols(selection)[kind].body
+    return Draft(seals, tuple(one.content.claim), files, about)
+
+
+def shards_of(selection: Selection, one: Registered) -> list[Shard]:
+    """The shards of a registration's suites. Raises NotFetched if what they ask is not on this machine."""
+    # Only its own suites must be here: those of an addendum may be fetched later.
+    chosen = replace(selection, chosen={**selection.chosen, "suite": one.content.suites})
+    return [shard for shard in shards(chosen, "leave_out") if shard.suite in one.content.suites]
+
+
+def _shard_lines(selection: Selection, made: list[Shard]) -> bytes:
+    asked = questions_digests(made, tokenizers(selection))
+    digests: dict[str, str | None] = {}
+    lines = []
+    for shard, questions in zip(made, asked, strict=True):
+        if shard.model.name not in digests:
+            digests[shard.model.name] = content_digest(shard.model)
+        sealed = SealedShard(
+            suite=shard.suite,
+            shard_id=shard.shard_id,
+            shard_digest=shard.digest,
+            protocol_digest=shard.protocol_digest,
+            rows=shard.n_rows,
+            grid_sha256=hashlib.sha256(grid_bytes([shard])).hexdigest(),
+            questions_sha256=questions,
+            model_digest=digests[shard.model.name],
+            config=shard.resolved(),
+        )
+        lines.append(encode(sealed) + b"\n")
+    return b"".join(lines)
+
+
+def _parent(home: Home, one: Registered) -> str | None:
+    parent = one.content.parent
+    if parent is None:
+        return None
+    if not home.seals(parent).is_sealed():
+        raise IntegrityError(
+            f"{one.path} is an addendum to {parent}, which is not sealed: seal {parent} first"
+        )
+    # The first of its seals: an amendment of the parent is no reason to seal the addendum again.
+    return home.chain(parent)[0].read_manifest().digest
+
+
+def _commit(root: Path) -> str | None:
+    """The commit that holds the sealed files; None if the tree differs from it."""
+    commit, is_dirty = provenance.git_state(root)
+    return None if is_dirty else commit
+
+
+def same(home: Home, made: Draft) -> bool:
+    """Whether what is sealed is what would be sealed now; the commit may be another one."""
+    there = home.seals(made.about.id)
+    sealed = there.read_about()
+    if (sealed.suites, sealed.parent) != (made.about.suites, made.about.parent):
+        return False
+    is_same = all(
+        (there.folder / name).is_file() and (there.folder / name).read_bytes() == body
+        for name, body in made.files.items()
+        if name != there.about.name
+    )
+    return is_same and not differences(home.root, there.read_manifest(), core_files(home.root, made.claims))

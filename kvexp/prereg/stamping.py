@@ -1,0 +1,45 @@
+"""Getting a time stamp for a manifest: from an authority over the network, by file, or from one's own."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kvexp.prereg import tsa
+from kvexp.prereg.home import Home
+from kvexp.prereg.posting import MAX_REPLY, post
+from kvexp.prereg.seal import read_bytes
+from kvexp.prereg.stamp import Token, store, write_query
+from kvexp.prereg.trust import CannotStamp, Trust, load_trust
+
+Answer = Callable[[bytes], bytes]  # from a query to the authority's reply
+OWN_FOLDER = "own-tsa"  # below results/<study>; holds a private key, which git must not see
+
+
+def own_answer(home: Home) -> Answer:
+    """The author's own authority, made at its first use. Its word is the author's."""
+    folder = home.results / OWN_FOLDER
+    if not (folder / tsa.KEY).is_file():
+        tsa.create(folder, home.folder)
+    return lambda tsq: tsa.answer(folder, tsq)
+
+
+def network_answer(trusts: Mapping[str, Trust], name: str | None) -> tuple[str, Answer]:
+    """The named authority, or the first public one that has an address."""
+    with_url = {trust.name: trust.url for trust in trusts.values() if trust.url and not trust.is_self_run}
+    if name is not None and trusts.get(name) is None:
+        raise CannotStamp(f"no authority {name!r} is pinned (known: {', '.join(sorted(trusts)) or 'none'})")
+    chosen = name or min(with_url, default=None)
+    url = None if chosen is None else trusts[chosen].url
+    if chosen is None or url is None:
+        raise CannotStamp(f"the authority {chosen or ''} has no address: use --query and --reply")
+    return chosen, lambda tsq: post(url, tsq)
+
+
+def stamp(manifest: Path, home: Home, answer: Answer, witness: str | None = None) -> Token:
+    """Ask and keep the reply, once it verifies. Raises StampError; nothing is written for a bad reply."""
+    path = write_query(manifest, witness)
+    return store(manifest, answer(read_bytes(path, MAX_REPLY)), load_trust(home.root, home.folder), witness)
+
+
+def take_reply(manifest: Path, home: Home, reply: Path, witness: str | None = None) -> Token:
+    """Keep a reply that was fetched elsewhere."""
+    return store(manifest, read_bytes(reply, MAX_REPLY), load_trust(home.root, home.folder), witness)

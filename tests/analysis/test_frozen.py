@@ -1,0 +1,102 @@
+"""Whatever is not sealed comes after the verdicts and cannot change them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HOSTILE = """
+import sys
+import analysis.decide
+import analysis.verdict.as_json
+from analysis.verdict.report import Report
+
+LOADED = sorted(m.__file__ for n, m in sys.modules.items() if n.split(".")[0] in ("analysis", "kvexp"))
+
+
+def _nonsense(*_, **__):
+    raise ValueError("planted")
+
+
+analysis.decide.decide = analysis.decide.answer = analysis.verdict.as_json.to_json = _nonsense
+Report.word = _nonsense
+
+
+def make(report, out):
+    (out / "loaded.txt").write_text("\\n".join(LOADED))
+    (out / "seen.json").write_bytes((out / "verdicts.json").read_bytes())
+    raise ValueError("planted")
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("analysis", "kvexp", "preregistration"):
+        shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(ROOT / "requirements.lock", tmp_path / "tree" / "requirements.lock")
+    return tmp_path / "tree"
+
+
+def analyse(tree, results, out, quick):
+    command = [
+        sys.executable,
+        "-m",
+        "analysis",
+        str(results),
+        "--registration",
+        str(quick),
+        "--out",
+        str(out),
+    ]
+    return subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+
+
+def test_verdicts_are_written_and_printed_before_anything_else_is_imported(tree, whole, quick, tmp_path):
+    from kvexp.prereg.seal import core_files
+
+    right = analyse(tree, whole, tmp_path / "right", quick)
+    assert (right.returncode, right.stderr) == (0, "")
+    (tree / "analysis" / "description.py").write_text(HOSTILE)
+    bad = analyse(tree, whole, tmp_path / "bad", quick)
+    assert bad.returncode == 1
+    assert bad.stderr.startswith("the verdicts stand, their description failed: ValueError: planted")
+    for name in ("verdicts.json", "verdicts.md"):
+        assert (tmp_path / "bad" / name).read_bytes() == (tmp_path / "right" / name).read_bytes()
+    assert (tmp_path / "bad" / "seen.json").read_bytes() == (
+        tmp_path / "right" / "verdicts.json"
+    ).read_bytes()
+    head, tail = bad.stdout.split("\n\nR1  ")
+    assert right.stdout.startswith(head)
+    assert right.stdout.endswith(f"R1  {tail}")
+    loaded = {
+        Path(name).relative_to(tree).as_posix() for name in (tmp_path / "bad/loaded.txt").read_text().split()
+    }
+    claims = [claim["id"] for claim in json.loads((tmp_path / "bad/seen.json").read_bytes())["claims"]]
+    assert len(loaded) > 40
+    assert loaded - {"analysis/description.py"} <= set(core_files(tree, claims))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("analysis/decide/__init__.py", "module analysis.decide was loaded from"),
+        ("msgspec.py", "hides the package msgspec"),
+    ],
+)
+def test_threat_14_a_file_that_hides_another_is_named(tree, whole, quick, tmp_path, name, said):
+    path = tree / name
+    path.parent.mkdir(exist_ok=True)
+    if name == "msgspec.py":
+        lines = "import sys; here = sys.path.pop(0); me = sys.modules.pop('msgspec'); file = me.__file__\n"
+        path.write_text(f"{lines}import msgspec\nsys.path.insert(0, here)\nmsgspec.__file__ = file\n")
+    else:
+        text = (tree / "analysis" / "decide.py").read_text()
+        path.write_text(text)
+    run = analyse(tree, whole, tmp_path / "out", quick)
+    assert run.returncode == 4, run.stderr
+    assert said in run.stderr
+    assert not (tmp_path / "out" / "verdicts.json").exists()

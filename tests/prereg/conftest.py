@@ -1,0 +1,38 @@
+"""A study that went through the whole ceremony once; tests attack copies of it."""
+
+import shutil
+
+import pytest
+
+from tests.prereg import ceremony
+
+
+@pytest.fixture(scope="session")
+def unsealed(tmp_path_factory, tiny_folder):
+    """A project whose study is registered and not sealed. Not to be changed: use `fresh`."""
+    return ceremony.make(tmp_path_factory.mktemp("unsealed") / "project", tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def performed(tmp_path_factory, unsealed):
+    """Sealed, stamped, run, locked and stamped. Not to be changed: use `locked`."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is missing: it signs the time stamps of the test's own authority")
+    return ceremony.perform(ceremony.copy(unsealed, tmp_path_factory.mktemp("performed") / "project"))
+
+
+@pytest.fixture
+def fresh(tmp_path, unsealed):
+    return ceremony.copy(unsealed, tmp_path / "project")
+
+
+@pytest.fixture
+def locked(tmp_path, performed):
+    return ceremony.copy(performed, tmp_path / "project")
+
+
+@pytest.fixture
+def unlocked(locked):
+    """Sealed, stamped and run."""
+    shutil.rmtree(locked / "results/mini/locks")
+    return locked

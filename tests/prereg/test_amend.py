@@ -1,0 +1,173 @@
+"""Amendments and locks: nothing is lost, each step names the one before, and data keep their anchor."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.prereg import ceremony
+from tests.prereg.ceremony import analysis, kvexp
+
+RUN = ("submit", "study=mini", "cluster=debug")
+WHY = ("--why", "the threshold was a typing error")
+
+
+def move_threshold(root):
+    path = root / "preregistration/mini/R.toml"
+    path.write_text(path.read_text().replace("tax < 0.03", "tax < -0.9"))
+
+
+def seal_of(root):
+    return hashlib.sha256((root / "preregistration/mini/seals/R.sha256").read_bytes()).hexdigest()
+
+
+def anchor_of(root):
+    kvexp(root, "verify", "mini")
+    return ceremony.evidence(root)["seals"][0]["anchor"]
+
+
+def test_before_data_a_change_is_registered_with_its_diff(fresh):
+    kvexp(fresh, "seal", "mini")
+    kvexp(fresh, "stamp", "mini", "--own")
+    before, anchor = seal_of(fresh), anchor_of(fresh)
+    move_threshold(fresh)
+    assert "kvexp amend mini R" in kvexp(fresh, "seal", "mini", code=2)
+    assert "amended before-data" in kvexp(fresh, "amend", "mini", "R", *WHY)
+    folder = fresh / "preregistration/mini/amendments/R-1"
+    statement = tomllib.loads((folder / "amendment.toml").read_text())
+    assert (statement["stage"], statement["replaces"], statement["why"]) == ("before-data", before, WHY[1])
+    assert statement["files"] == {"preregistration/mini/R.toml": "changed"}
+    diff = (folder / "change.diff").read_text()
+    assert '-kill = "tax < 0.03"' in diff
+    assert '+kill = "tax < -0.9"' in diff
+    assert hashlib.sha256((folder / "R.sha256").read_bytes()).hexdigest() == before
+    assert seal_of(fresh) != before
+    done = subprocess.run(
+        ["sha256sum", "-c", "--strict", "preregistration/mini/seals/R.sha256"], cwd=fresh, capture_output=True
+    )
+    assert done.returncode == 0
+    assert b"amendments/R-1/amendment.toml: OK" in done.stdout
+    assert anchor_of(fresh) == "unanchored"  # the old stamp vouches for the old seal only
+    kvexp(fresh, "stamp", "mini", "--own")
+    assert anchor_of(fresh) not in (anchor, "unanchored")
+    kvexp(fresh, *RUN)
+    kvexp(fresh, "verify", "mini")
+    assert ceremony.holds(fresh)["amendment R-1"] is True
+    assert "amended before data" in analysis(fresh, code=0)
+
+
+def test_after_data_it_needs_what_was_seen_and_data_keep_their_anchor(unlocked):
+    before, anchor = seal_of(unlocked), anchor_of(unlocked)
+    move_threshold(unlocked)
+    assert "--data-seen" in kvexp(unlocked, "amend", "mini", "R", *WHY, code=2)
+    kvexp(unlocked, "amend", "mini", "R", *WHY, "--data-seen", 'the "verdicts"\n')
+    kvexp(unlocked, "stamp", "mini", "--own")
+    assert anchor_of(unlocked) == anchor
+    assert seal_of(unlocked) != before
+    (ceremony.shard(unlocked) / "footer.json").unlink()
+    log = ceremony.shard(unlocked) / "generations.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:6]))
+    kvexp(unlocked, *RUN)  # goes on under the new seal, with the old draws
+    attempts = [json.loads(path.read_text()) for path in sorted(ceremony.shard(unlocked).glob("attempt-*"))]
+    assert [a["seal"] for a in attempts] == [before, seal_of(unlocked)]
+    assert len({a["anchor"] for a in attempts}) == 1
+    kvexp(unlocked, "verify", "mini", "--replay", "8", "--seed", "2")
+    assert ceremony.holds(unlocked)["replay"] is True
+    said = analysis(unlocked, code=0)
+    assert "amended after data" in said
+    kvexp(unlocked, "lock", "mini")
+    assert "amended after data" in analysis(unlocked, code=0)
+
+
+def test_a_lock_is_made_again_for_an_amendment_and_the_first_one_stays(locked):
+    first = (locked / "results/mini/locks/mini.sha256").read_bytes()
+    move_threshold(locked)
+    kvexp(locked, "amend", "mini", "R", *WHY, "--data-seen", "everything")
+    kvexp(locked, "verify", "mini")
+    assert ceremony.holds(locked)["lock mini"] is None
+    assert "locked already" in kvexp(locked, "lock", "mini")
+    kvexp(locked, "lock", "mini", "--again")
+    assert (locked / "results/mini/locks/mini@1.sha256").read_bytes() == first
+    assert (locked / "results/mini/locks/mini@1.tsr").exists()
+    assert not (locked / "results/mini/locks/mini.tsr").exists()
+    kvexp(locked, "verify", "mini")
+    assert ceremony.holds(locked)["lock mini"] is True
+    assert "amended after data" in analysis(locked, code=0)
+
+
+def test_code_that_makes_data_is_amended_and_old_rows_count_only_if_that_is_said(unlocked):
+    with (unlocked / "kvexp/estimate.py").open("a") as file:
+        file.write("# mended\n")
+    seen = ("--data-seen", "one shard failed")
+    accepting = ceremony.copy(unlocked, unlocked.parent / "accepting")
+    kvexp(unlocked, "amend", "mini", "R", "--why", "a bug", *seen)
+    kvexp(accepting, "amend", "mini", "R", "--why", "a comment", *seen, "--accept-protocol")
+    kvexp(unlocked, "verify", "mini")
+    kvexp(accepting, "verify", "mini")
+    assert [a["counts"] for a in ceremony.evidence(unlocked)["attempts"]] == [False, False]
+    assert [a["counts"] for a in ceremony.evidence(accepting)["attempts"]] == [True, True]
+    assert "INCOMPLETE" in analysis(unlocked, code=3)
+    analysis(accepting, code=0)
+
+
+def test_an_amendment_that_says_before_data_is_caught(unlocked):
+    """The attempts are hidden while it is made."""
+    results = unlocked / "results/mini"
+    hidden = results.rename(unlocked / "hidden")
+    move_threshold(unlocked)
+    assert "before-data" in kvexp(unlocked, "amend", "mini", "R", *WHY)
+    hidden.rename(results)
+    kvexp(unlocked, "verify", "mini", code=4)
+    assert ceremony.holds(unlocked)["amendment R-1"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("R", *WHY), "nothing that seal R"),
+        (WHY, "say which registration"),
+        (("Q", *WHY), "no registration 'Q'"),
+    ],
+)
+def test_mistakes(locked, arguments, said):
+    assert said in kvexp(locked, "amend", "mini", *arguments, code=2)
+
+
+def test_an_amendment_needs_a_reason_and_a_seal(fresh):
+    assert "not sealed" in kvexp(fresh, "amend", "mini", "R", *WHY, code=2)
+    kvexp(fresh, "seal", "mini")
+    move_threshold(fresh)
+    assert "--why" in kvexp(fresh, "amend", "mini", "R", code=2)
+    assert not (fresh / "preregistration/mini/amendments").exists()
+
+
+def test_a_results_folder_stands_alone(locked):
+    """Its registration is gone from the repository, or is another one by now."""
+    expected = analysis(locked, code=0)
+    shutil.rmtree(locked / "preregistration/mini")
+    assert analysis(locked, code=0) == expected
+    kvexp(locked, "verify", "mini")
+    assert ceremony.holds(locked)["seal R"] is True
+    assert ceremony.evidence(locked)["grade"] == 1
+
+
+def test_a_lock_refuses_what_is_not_as_its_footer_says(unlocked):
+    with (ceremony.shard(unlocked) / "generations.jsonl").open("a") as file:
+        file.write("\n")
+    assert "changed after footer.json" in kvexp(unlocked, "lock", "mini", code=4)
+    assert not (unlocked / "results/mini/locks/mini.sha256").exists()
+
+
+def test_a_complete_suite_needs_no_excuse(unlocked):
+    assert "is complete" in kvexp(unlocked, "lock", "mini", "--incomplete", "why not", code=2)
+    assert "no registration in" in kvexp(unlocked, "lock", "mini", "other", code=2)
+
+
+def test_a_locked_suite_takes_no_rows(unlocked):
+    shutil.rmtree(ceremony.shard(unlocked, 1))
+    kvexp(unlocked, "lock", "mini", "--incomplete", "no time")
+    assert "is locked" in kvexp(unlocked, *RUN, code=4)
+    assert not ceremony.shard(unlocked, 1).exists()
