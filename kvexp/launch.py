@@ -119,13 +119,8 @@ def content_digest(model: ModelConf) -> str | None:
     source = Path(model_source(model))
     # A folder without weights has none; loading it will say so better.
     with contextlib.suppress(InputError):
-        return _digest_of(source)
+        return model_digest(source)
     return None
-
-
-@cache
-def _digest_of(folder: Path) -> str:
-    return model_digest(folder)
 
 
 def folder_of(results: Path, shard: Shard) -> Path:

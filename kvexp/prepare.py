@@ -4,9 +4,8 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 """
 
 import hashlib
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,13 +14,13 @@ import msgspec
 from kvexp.errors import InputError, IntegrityError, named
 from kvexp.families import family_of
 from kvexp.prompting import counter, prompt_of
+from kvexp.questions import Asked, questions_digest
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.resolved import Shard
 from kvexp.shard_log import is_file, on_disk, replace
 from kvexp.tasks import Question, Task
 
 GRID = "grid.jsonl"
-Asked = tuple[dict[str, str], list[str]]  # of one example: digests of its segments, references
 T = TypeVar("T")
 
 
@@ -153,27 +152,7 @@ def questions_digests(made: Iterable[Shard], load_tokenizer: Callable[[str], Any
         yield questions_digest({i: loaded[names][i] for i in shard.example_ids})
 
 
-def questions_digest(asked: Mapping[str, Asked]) -> str:
-    """sha256 of what is asked, example by example: id, digests of the prompt's segments, references.
-
-    `examples/` states the same three of every example, so that it can be checked against a seal.
-    """
-    total = hashlib.sha256()
-    for example_id, (segments, references) in asked.items():
-        total.update(json.dumps([example_id, segments, references], sort_keys=True).encode() + b"\n")
-    return total.hexdigest()
-
-
 _example_reader: Reader[Example] = Reader(Example)
-
-
-def asked_of(path: Path) -> dict[str, Asked]:
-    """What a file of examples says is asked, by example. Raises IntegrityError for other files."""
-    try:
-        found = [_example_reader(line) for line in path.read_bytes().splitlines()]
-    except RecordError as error:
-        raise IntegrityError(f"{path} holds no examples ({error}): restore it") from None
-    return {one.example_id: (one.segments, one.references) for one in found}
 
 
 def _holds(path: Path, family: Task, questions: list[Question]) -> bool:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -55,14 +55,12 @@ def submit(
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
     todo = [s for s in wanted if not launch.is_complete(results, s)]
     refuse_locked(results, [s.suite for s in todo])
-    for shard in wanted:
-        if shard not in todo:
-            _refuse_other(launch.folder_of(results, shard), shard, under[shard.suite])
     for shard in {shard.model.name: shard for shard in todo}.values():
         launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
     launch.check_heads(todo)
     write_grid(results, made, left_out)
     write_examples(results, wanted, launch.tokenizers(selection))
+    _refuse_others(results, [s for s in wanted if s not in todo], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
         console.print(note)
     where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"
@@ -82,17 +80,20 @@ def submit(
     return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
 
 
-def _refuse_other(folder: Path, shard: Shard, under: Under) -> None:
+def _refuse_others(results: Path, complete: list[Shard], under: Mapping[str, Under]) -> None:
     """Raises IntegrityError if a complete shard is not what is asked for: other rows, weights or seals."""
-    check_closed(folder, shard.digest, shard.log)
-    attempts = read_attempts(folder)
-    refuse_other_seals(folder, attempts, under)
-    made_with = {attempt.model_digest for attempt in attempts}
-    if is_folder(shard.model.source) and launch.content_digest(shard.model) not in made_with:
-        raise IntegrityError(
-            f"{folder} is complete, but was made with other files of model {shard.model.name} than those in "
-            f"{shard.model.source}: run under another name with study.name=NAME"
-        )
+    digests = {s.model.name: launch.content_digest(s.model) for s in complete if is_folder(s.model.source)}
+    for shard in complete:
+        folder = launch.folder_of(results, shard)
+        check_closed(folder, shard.digest, shard.log)
+        attempts = read_attempts(folder)
+        refuse_other_seals(folder, attempts, under[shard.suite])
+        made_with = {attempt.model_digest for attempt in attempts}
+        if shard.model.name in digests and digests[shard.model.name] not in made_with:
+            raise IntegrityError(
+                f"{folder} is complete, but was made with other files of model {shard.model.name} than those "
+                f"in {shard.model.source}: run under another name with study.name=NAME"
+            )
 
 
 def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, console: Console) -> int:

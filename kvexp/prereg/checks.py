@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvexp.errors import IntegrityError
-from kvexp.prepare import asked_of, questions_digest
 from kvexp.prereg.attempts import broken_chains
 from kvexp.prereg.chain import UNANCHORED
 from kvexp.prereg.evidence import Found, read_lock
 from kvexp.prereg.forms import AttemptEvidence, Check, LockEvidence, Replayed, SealEvidence
 from kvexp.prereg.lock import LOOKS, LockFiles
 from kvexp.prereg.seal import read_bytes
+from kvexp.questions import asked_of, questions_digest
 
 SHOWN = 3
 

@@ -23,8 +23,8 @@ from kvexp.prereg.forms import (
     SealEvidence,
     Stamp,
 )
-from kvexp.prereg.gate import anchor_of
 from kvexp.prereg.home import Home
+from kvexp.prereg.intact import anchor_of
 from kvexp.prereg.lock import LOOKS, LockFiles
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, home_prefix, read_bytes, read_manifest

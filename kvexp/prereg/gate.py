@@ -10,13 +10,10 @@ from kvexp.launch import content_digest
 from kvexp.prereg.chain import UNANCHORED, accepted
 from kvexp.prereg.forms import SealedShard
 from kvexp.prereg.home import Home, home_of, refuse_foreign_code
+from kvexp.prereg.intact import anchor_of, refuse_broken
 from kvexp.prereg.registration import Registered
-from kvexp.prereg.seal import core_files, differences
-from kvexp.prereg.stamp import load_trust, read_token
 from kvexp.resolved import Shard
 from kvexp.shard import Under
-
-SHOWN = 20
 
 
 def gate(selection: Selection, root: Path, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Under]:
@@ -57,40 +54,6 @@ def _under(home: Home, registration_id: str) -> Under:
             f"before the data: kvexp stamp {home.study}"
         )
     return Under(seal, anchor, frozenset(accepted(home.folder, registration_id)), note)
-
-
-def anchor_of(home: Home, registration_id: str) -> str:
-    """The anchor that keys a registration's draws: of its stamp, or of the seal under which data began."""
-    standing = home.seals(registration_id)
-    about = standing.read_about()
-    chain = [standing] if about.data_seal is None else home.chain(registration_id)
-    wanted = about.data_seal or standing.read_manifest().digest
-    for seals in chain:
-        if seals.read_manifest().digest == wanted:
-            token = read_token(seals.manifest, load_trust(home.root, home.folder))
-            return UNANCHORED if token is None else token.anchor
-    raise IntegrityError(
-        f"{standing.about} names the seal {wanted[:12]}, which is not among its amendments: restore them"
-    )
-
-
-def refuse_broken(home: Home, one: Registered) -> None:
-    """Raises IntegrityError, with the list, if sealed files are not what they were."""
-    seals = home.seals(one.content.id)
-    sealed = seals.read_manifest()
-    found = differences(home.root, sealed, core_files(home.root, one.content.claim))
-    if found:
-        raise broken(home, one.content.id, sealed.digest, found)
-
-
-def broken(home: Home, registration_id: str, seal: str, found: list[str]) -> IntegrityError:
-    """The error of sealed files that differ, with the list."""
-    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    return IntegrityError(
-        f"sealed files differ from seal {registration_id} ({seal[:12]}) of study {home.study}: restore them, "
-        f"or register the change with `kvexp amend {home.study} {registration_id}`; nothing was done",
-        [*found[:SHOWN], *more],
-    )
 
 
 def _refuse_others(home: Home, one: Registered, made: list[Shard]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from kvexp import shard_log
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.prereg.forms import Lock, SealedShard
-from kvexp.prereg.gate import refuse_broken
 from kvexp.prereg.home import LOCKED, Home
+from kvexp.prereg.intact import refuse_broken
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import differences, manifest, read_bytes, read_manifest
 from kvexp.records import encode

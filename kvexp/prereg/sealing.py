@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kvexp import provenance
 from kvexp.compose import Selection
-from kvexp.errors import ConfigError, IntegrityError
+from kvexp.errors import IntegrityError
 from kvexp.grid import protocols, shards
 from kvexp.launch import content_digest, tokenizers
 from kvexp.prepare import grid_bytes, questions_digests
@@ -50,32 +50,6 @@ class Draft:
         made = manifest(home.root, self.paths(home))
         write(self.seals.manifest, made.body)
         return made
-
-
-def ordered(found: list[Registered]) -> list[Registered]:
-    """Parents before their addenda."""
-    by_id = {one.content.id: one for one in found}
-    done: dict[str, Registered] = {}
-
-    def add(one: Registered) -> None:
-        parent = one.content.parent
-        if parent is not None and parent not in done:
-            add(by_id[parent])
-        done[one.content.id] = one
-
-    for one in found:
-        add(one)
-    return list(done.values())
-
-
-def named(home: Home, ids: list[str]) -> list[Registered]:
-    """Registrations by id, all of them by default, parents first."""
-    found = ordered(home.registrations())
-    known = [one.content.id for one in found]
-    for name in ids:
-        if name not in known:
-            raise ConfigError(f"{home.prefix} has no registration {name!r} (known: {', '.join(known)})")
-    return [one for one in found if not ids or one.content.id in ids]
 
 
 def draft(

@@ -11,14 +11,12 @@ from rich.text import Text
 
 from kvexp.compose import Selection, project_root, select
 from kvexp.errors import ConfigError
-from kvexp.prereg.amend import Reason, amend
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, evidence_of, find
 from kvexp.prereg.forms import GRADES, WITNESSED, Evidence, Replayed
-from kvexp.prereg.home import COPIED, Home, home_of
+from kvexp.prereg.home import COPIED, Home, home_of, named
 from kvexp.prereg.lock import LockFiles, lock
 from kvexp.prereg.seal import read_bytes
-from kvexp.prereg.sealing import draft, named, same
 from kvexp.prereg.stamp import read_token, write_query
 from kvexp.prereg.stamping import network_answer, own_answer, stamp, take_reply
 from kvexp.prereg.trust import load_trust
@@ -26,11 +24,15 @@ from kvexp.records import encode
 from kvexp.shard_log import replace as write
 from kvexp.terminal import printable
 
+# Imports that bring torch stand inside the verbs that need it.
+
 HOLDS = {True: "holds", False: "FAILS", None: "open"}
 
 
 def seal_study(parsed: argparse.Namespace, console: Console) -> int:
     """Seal the registrations of a study; those that are sealed already stay as they are."""
+    from kvexp.prereg.sealing import draft, same
+
     selection, home, ids = _opened(parsed, copy=parsed.copy)
     for one in named(home, ids):
         made = draft(home, selection, one)
@@ -53,7 +55,8 @@ def seal_study(parsed: argparse.Namespace, console: Console) -> int:
             console.print("  the tree differs from its commit, so the seal names none: commit, better before")
         if begun := sorted({p.parts[-3] for s in one.content.suites for p in _attempts(home, s)}):
             console.print(f"  attempts of {', '.join(begun)} were made before the seal: they will not count")
-    console.print(f"next: git commit, then kvexp stamp {home.study}")
+    commit = "" if home.folder.name == COPIED else "git commit, then "
+    console.print(f"next: {commit}kvexp stamp {home.study}")
     return 0
 
 
@@ -175,6 +178,8 @@ def _print_evidence(evidence: Evidence, console: Console) -> None:
 
 def amend_study(parsed: argparse.Namespace, console: Console) -> int:
     """Register a change of sealed files."""
+    from kvexp.prereg.amend import Reason, amend
+
     selection, home, ids = _opened(parsed)
     if len(ids) != 1:
         raise ConfigError(f"say which registration is amended: kvexp amend {home.study} ID --why ...")

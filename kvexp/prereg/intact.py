@@ -1,0 +1,44 @@
+"""Whether sealed files are what they were, and the anchor that a seal's time stamp gives."""
+
+from kvexp.errors import IntegrityError
+from kvexp.prereg.chain import UNANCHORED
+from kvexp.prereg.home import Home
+from kvexp.prereg.registration import Registered
+from kvexp.prereg.seal import core_files, differences
+from kvexp.prereg.stamp import load_trust, read_token
+
+SHOWN = 20
+
+
+def anchor_of(home: Home, registration_id: str) -> str:
+    """The anchor that keys a registration's draws: of its stamp, or of the seal under which data began."""
+    standing = home.seals(registration_id)
+    about = standing.read_about()
+    chain = [standing] if about.data_seal is None else home.chain(registration_id)
+    wanted = about.data_seal or standing.read_manifest().digest
+    for seals in chain:
+        if seals.read_manifest().digest == wanted:
+            token = read_token(seals.manifest, load_trust(home.root, home.folder))
+            return UNANCHORED if token is None else token.anchor
+    raise IntegrityError(
+        f"{standing.about} names the seal {wanted[:12]}, which is not among its amendments: restore them"
+    )
+
+
+def refuse_broken(home: Home, one: Registered) -> None:
+    """Raises IntegrityError, with the list, if sealed files are not what they were."""
+    seals = home.seals(one.content.id)
+    sealed = seals.read_manifest()
+    found = differences(home.root, sealed, core_files(home.root, one.content.claim))
+    if found:
+        raise broken(home, one.content.id, sealed.digest, found)
+
+
+def broken(home: Home, registration_id: str, seal: str, found: list[str]) -> IntegrityError:
+    """The error of sealed files that differ, with the list."""
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return IntegrityError(
+        f"sealed files differ from seal {registration_id} ({seal[:12]}) of study {home.study}: restore them, "
+        f"or register the change with `kvexp amend {home.study} {registration_id}`; nothing was done",
+        [*found[:SHOWN], *more],
+    )
