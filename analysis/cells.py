@@ -1,13 +1,14 @@
 """What a claim about attention cells is given: its cells, its parameters, and statistics on its resamples."""
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from analysis import statistics
-from analysis.data import Parameters, clusters_of, ids_of, resamples
+from analysis.data import Parameters, clusters_of, estimate, ids_of, resamples
 from analysis.populations import clusters, selected
 from analysis.statistics import Estimate, Resamples, Statistic
 from analysis.statistics.base import Bools, Floats
@@ -26,7 +27,7 @@ class CellData:
 
     def __init__(self, rows: pd.DataFrame, plan: Plan, seed: int, parameters: Parameters) -> None:
         """Number the cells and their prompts; resamples are drawn at the first estimate."""
-        self._plan, self._seed = plan, seed
+        self._plan, self._seed, self._is_lazy = plan, seed, False
         self.rows = rows.assign(cluster=clusters(rows)).reset_index(drop=True)
         self.parameters = parameters
 
@@ -38,6 +39,13 @@ class CellData:
         rows = table[selected(table, question.cells)]
         return cls(rows, question.statistics, question.seed, parameters)
 
+    def redrawn(self, seed: int) -> "CellData":
+        """The same cells on the resamples of another seed; intervals are computed when they are read."""
+        other = copy(self)
+        other.__dict__.pop("_resamples", None)
+        other._seed, other._is_lazy = seed, True
+        return other
+
     def by_budget(self) -> dict[float, pd.DataFrame]:
         """The cells of each budget, smallest budget first."""
         budgets = _column(self.rows, "budget")
@@ -45,7 +53,7 @@ class CellData:
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """Value and interval. Resamples draw from all prompts, whichever cells the statistic reads."""
-        return self._resamples.estimate(statistic)
+        return estimate(self._resamples, statistic, is_lazy=self._is_lazy)
 
     def point(self, statistic: Statistic) -> Estimate:
         """Value alone."""

@@ -1,9 +1,10 @@
 """What a claim's file is given: its rows, its registered parameters, and statistics on its resamples."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -11,13 +12,16 @@ import pandas as pd
 from analysis import statistics
 from analysis.populations import labelled, strata
 from analysis.signals import ORIENTATION, cell_risk, risk
-from analysis.statistics import Estimate, Resamples, Statistic
+from analysis.statistics import Estimate, Later, Resamples, Statistic
 from analysis.statistics.base import Bools, Floats, Integers
 from kvexp.prereg.registration import Population, Question, RegistrationError
 from kvexp.prereg.registration import Statistics as Plan
 
 # Pairs are formed within these in a stratified AUC: nothing that a signal could merely recognise is left.
 WITHIN = ("model", "task", "condition", "budget")
+
+
+T = TypeVar("T")
 
 
 class Parameters:
@@ -96,7 +100,8 @@ class Data:
         parameters: Parameters,
     ) -> None:
         """Select and label; resamples are drawn at the first estimate."""
-        self._plan, self._seed = plan, seed
+        self._plan, self._seed, self._is_lazy = plan, seed, False
+        self._made = dict[tuple[Any, ...], tuple[Any, Any]]()
         self.rows = labelled(table, population, success)
         self.counted = self.rows[self.rows["counts"]]
         self.parameters = parameters
@@ -115,6 +120,13 @@ class Data:
             parameters,
         )
 
+    def redrawn(self, seed: int) -> "Data":
+        """The same rows on the resamples of another seed; intervals are computed when they are read."""
+        other = copy(self)
+        other.__dict__.pop("_resamples", None)
+        other._seed, other._is_lazy = seed, True
+        return other
+
     def split(self, rows: pd.DataFrame, *columns: str) -> dict[Any, pd.DataFrame]:
         """Rows by the values of one or more columns, in sorted order; NaN is a value like any other."""
         by = columns[0] if len(columns) == 1 else list(columns)
@@ -124,11 +136,13 @@ class Data:
         """The counted rows that a parameter asks for; the population must have such rows, counted or not."""
         if not (self.rows[column] == value).any():
             raise self.parameters.mistake(f"the population has no rows with {column} '{value}'")
-        return self.counted[self.counted[column] == value]
+        return self._once(
+            self.counted, ("chosen", column, value), lambda: self.counted[self.counted[column] == value]
+        )
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """Value and interval. Resamples draw from all clusters of the population, counted or not."""
-        return self._resamples.estimate(statistic)
+        return estimate(self._resamples, statistic, is_lazy=self._is_lazy)
 
     def point(self, statistic: Statistic) -> Estimate:
         """Value alone."""
@@ -136,17 +150,11 @@ class Data:
 
     def auc(self, rows: pd.DataFrame, signal: str, *, within: bool = False) -> Statistic:
         """AUC of a signal for the label; `within` forms pairs inside model, task, condition, budget only."""
-        kept, reason, note = self._with_signals(rows, [signal])
-        if reason:
-            return statistics.undefined(reason, ids_of(rows))
-        return self._auc_of(kept, risk(kept, signal), note, within)
+        return self._once(rows, ("auc", signal, within), lambda: self._aucs(rows, [signal], within))[0]
 
     def paired_aucs(self, rows: pd.DataFrame, *signals: str) -> list[Statistic]:
         """AUCs of several signals on the rows where all of them are defined."""
-        kept, reason, note = self._with_signals(rows, signals)
-        if reason:
-            return [statistics.undefined(reason, ids_of(rows)) for _ in signals]
-        return [self._auc_of(kept, risk(kept, signal), note, False) for signal in signals]
+        return self._once(rows, ("auc", *signals), lambda: self._aucs(rows, signals, False))
 
     def cell_auc(self, rows: pd.DataFrame) -> Statistic:
         """AUC of the bare condition x budget label."""
@@ -180,6 +188,23 @@ class Data:
     def _resamples(self) -> Resamples:
         return resamples(self.rows, self._plan, self._seed)
 
+    def _once(self, rows: pd.DataFrame, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` makes of the rows; where resamples are drawn again it is made the first time only."""
+        if not self._is_lazy:
+            return make()
+        # The rows are kept, so that no other frame can have their id.
+        known: T = self._made.setdefault((id(rows), *key), (rows, None))[1]
+        if known is None:
+            known = make()
+            self._made[(id(rows), *key)] = (rows, known)
+        return known
+
+    def _aucs(self, rows: pd.DataFrame, signals: Sequence[str], within: bool) -> list[Statistic]:
+        kept, reason, note = self._with_signals(rows, signals)
+        if reason:
+            return [statistics.undefined(reason, ids_of(rows)) for _ in signals]
+        return [self._auc_of(kept, risk(kept, signal), note, within) for signal in signals]
+
     def _with_signals(self, rows: pd.DataFrame, signals: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
         """Rows where the signals are defined, why these are too few, and a note on those left out."""
         defined = rows[list(signals)].notna().all(axis=1)
@@ -194,6 +219,13 @@ class Data:
         stratum = strata(rows, WITHIN) if within else None
         statistic = statistics.auc(score, _bools(rows, "positive"), clusters_of(rows), ids_of(rows), stratum)
         return replace(statistic, note=note)
+
+
+def estimate(drawn: Resamples, statistic: Statistic, *, is_lazy: bool) -> Estimate:
+    """Value and interval, the interval now or when it is read."""
+    if is_lazy:
+        return Later(drawn.point(statistic), lambda: drawn.estimate(statistic))
+    return drawn.estimate(statistic)
 
 
 def resamples(rows: pd.DataFrame, plan: Plan, seed: int) -> Resamples:

@@ -1,4 +1,4 @@
-"""Bring the tables of README.md up to date with results/embedded/verdicts.json.
+"""Bring the tables of README.md up to date with verdicts.json and details.json of results/embedded.
 
 Usage: python scripts/readme_verdicts.py [--check]; with --check nothing is written and 1 means stale.
 """
@@ -27,20 +27,19 @@ def verdict_rows(verdicts: dict[str, Any]) -> Iterator[str]:
     """One row a claim."""
     yield "| claim | verdict | says | killed if | observed |"
     yield "|---|---|---|---|---|"
-    word = "PREVIEW " if verdicts["preview"] else ""
     for claim in verdicts["claims"]:
         seen = ", ".join(f"{name} {number(found)}" for name, found in claim["quantities"].items())
-        state = f"{word}{claim['state']}"
+        state = f"{'PREVIEW ' if claim['preview'] else ''}{claim['state']}"
         yield f"| {claim['id']} | {state} | {claim['statement']} | `{claim['kill_condition']}` | {seen} |"
 
 
-def panel_rows(verdicts: dict[str, Any]) -> Iterator[str]:
+def panel_rows(details: dict[str, Any]) -> Iterator[str]:
     """AUC of certificate and output log-probability: pooled, within strata, and the label alone."""
     yield "| suite | question | certificate | within strata | label alone | logprob | within strata |"
     yield "|---|---|---|---|---|---|---|"
     found = {
         (row["suite"], row["label"], row["signal"]): row
-        for row in verdicts["details"]["panel"]
+        for row in details["details"]["panel"]
         if row["arm"] == "poisson" and row["tasks"] == "main"
     }
     for suite in dict.fromkeys(suite for suite, _, _ in found):
@@ -65,11 +64,11 @@ ESTIMATORS = {
 }
 
 
-def attention_rows(verdicts: dict[str, Any]) -> Iterator[str]:
+def attention_rows(details: dict[str, Any]) -> Iterator[str]:
     """One row a budget: coverage, rank correlation, looseness, median errors of the four estimators."""
     yield f"| budget | covered | Spearman | ratio | {' | '.join(ESTIMATORS.values())} |"
     yield f"|---|---|---|---|{'---|' * len(ESTIMATORS)}"
-    for suite in verdicts["attention"]:
+    for suite in details["attention"]:
         for row in suite["budgets"]:
             parts = [number(row[name]) for name in ("coverage", "spearman", "ratio")]
             errors = [f"{row[name]['value']:.4f}" for name in ESTIMATORS]
@@ -77,13 +76,16 @@ def attention_rows(verdicts: dict[str, Any]) -> Iterator[str]:
 
 
 def main() -> int:
-    verdicts = json.loads((ROOT / "results/embedded/verdicts.json").read_text())
+    folder = ROOT / "results/embedded"
+    verdicts, details = (
+        json.loads((folder / f"{name}.json").read_text()) for name in ("verdicts", "details")
+    )
     readme = ROOT / "README.md"
     before = readme.read_text()
     tables = {
         "verdicts": verdict_rows(verdicts),
-        "signals": panel_rows(verdicts),
-        "attention": attention_rows(verdicts),
+        "signals": panel_rows(details),
+        "attention": attention_rows(details),
     }
     after = before
     for name, lines in tables.items():

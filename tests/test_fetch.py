@@ -318,7 +318,7 @@ def test_a_branch_is_found_again_under_its_name(hub, here, root):
     assert (code, error, hub.asked) == (0, "", [])
     # What a branch stands for may change, so its files are what the logs name.
     model = ModelConf(name="good", source="own/good")
-    assert launch._digest(model) == model_digest(Path(launch.model_source(model)))
+    assert launch.content_digest(model) == model_digest(Path(launch.model_source(model)))
 
 
 def test_submit_and_try_never_ask_the_network(hub, here, root):

@@ -23,14 +23,15 @@ def again(tmp_path_factory):
 
 def written(folder):
     """What the analysis writes, by path."""
-    found = [*folder.glob("verdicts.*"), *folder.glob("tables/*"), *folder.glob("figures/*")]
+    patterns = ("verdicts.*", "details.*", "tables/*", "figures/*")
+    found = [path for pattern in patterns for path in folder.glob(pattern)]
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def test_the_logs_give_the_committed_verdicts_tables_and_figures_byte_for_byte(again):
     now, then = written(again), written(RESULTS)
     assert now.keys() == then.keys()
-    assert len(now) == 2 + 20 + 6
+    assert len(now) == 4 + 20 + 6
     assert [name for name in now if now[name] != then[name]] == []
 
 

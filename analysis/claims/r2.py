@@ -24,9 +24,9 @@ def quantities(data: Data) -> dict[str, Estimate]:
         return data.estimate(statistics.folded(auc) if is_folded else auc)
 
     def is_visible(auc: Estimate) -> bool:
-        value, lo, hi = auc.value or 0.0, auc.lo or 0.0, auc.hi or 0.0
+        value = auc.value or 0.0
         reached = max(value, 1 - value) if is_folded else value
-        return reached >= floor and (lo > chance or hi < chance)
+        return reached >= floor and ((auc.lo or 0.0) > chance or (auc.hi or 0.0) < chance)
 
     panel = {f"{arm} {signal}": auc_of(arm, signal) for arm, signal in read.panel("panel")}
     unfolded = {name: data.estimate(auc) for name, auc in panel.items()}

@@ -7,6 +7,7 @@ differences taken on the same multiplicities are paired by construction.
 from analysis.statistics.auc import auc
 from analysis.statistics.base import (
     Estimate,
+    Later,
     Statistic,
     count,
     difference,
@@ -25,6 +26,7 @@ from analysis.statistics.spearman import spearman
 
 __all__ = [
     "Estimate",
+    "Later",
     "Resamples",
     "Statistic",
     "auc",

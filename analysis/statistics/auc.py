@@ -26,6 +26,7 @@ def auc(
     first = np.searchsorted(stratum[negatives], stratum[positives], "left")
     below = np.searchsorted(code[negatives], code[positives], "left")
     not_above = np.searchsorted(code[negatives], code[positives], "right")
+    has_ties = bool((below < not_above).any())
     positive_counts = _counts(stratum, cluster, positive)
     negative_counts = _counts(stratum, cluster, ~positive)
 
@@ -34,8 +35,9 @@ def auc(
         passed = np.zeros((len(negatives) + 1, len(weights)))
         np.cumsum(by_cluster[cluster[negatives]], axis=0, out=passed[1:])
         wins = passed[below]
-        wins += passed[not_above]
-        wins *= 0.5
+        if has_ties:
+            wins += passed[not_above]
+            wins *= 0.5
         if first.any():
             wins -= passed[first]
         won = np.einsum("pd,pd->d", by_cluster[cluster[positives]], wins)

@@ -6,6 +6,7 @@ Values: float64 (draws,), NaN where a resample leaves the statistic undefined.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,30 @@ class Estimate:
     def noted(self, note: str) -> "Estimate":
         """The same estimate with one more remark."""
         return replace(self, note="; ".join(part for part in (self.note, note) if part))
+
+
+class Later(Estimate):
+    """An estimate whose interval is computed when it is asked for, and which keeps no notes."""
+
+    def __init__(self, point: Estimate, whole: Callable[[], Estimate]) -> None:
+        """`whole` returns the estimate with its interval."""
+        for name in ("value", "n", "clusters", "undefined"):
+            object.__setattr__(self, name, getattr(point, name))
+        object.__setattr__(self, "note", "")
+        object.__setattr__(self, "_whole", cache(whole))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("lo", "hi"):
+            return getattr(object.__getattribute__(self, "_whole")(), name)
+        return object.__getattribute__(self, name)
+
+    def __str__(self) -> str:
+        """Nothing: only notes spell an estimate out."""
+        return ""
+
+    def noted(self, note: str) -> "Later":
+        """The same."""
+        return self
 
 
 @dataclass(frozen=True)

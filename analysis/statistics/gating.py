@@ -24,16 +24,21 @@ def gated(
     order = np.argsort(-score, kind="stable")
     starts = np.concatenate([[0], np.flatnonzero(differs(score[order])) + 1])
     member, old, new = cluster[order], before[order], after[order]
+    has_ties = len(starts) < len(score)
 
     def of(weights: Floats) -> Floats:
         row_weights = np.ascontiguousarray(weights.T)[member]
         total = row_weights.sum(axis=0)
-        size = np.add.reduceat(row_weights, starts, axis=0)
-        ahead = np.cumsum(size, axis=0) - size
-        share = np.clip((q * total - ahead) / np.maximum(size, 1.0), 0.0, 1.0)
-        moved = np.add.reduceat(row_weights * (new - old)[:, None], starts, axis=0)
-        kept = (row_weights * old[:, None]).sum(axis=0)
-        return quotient(kept + (share * moved).sum(axis=0), total)
+        size = np.add.reduceat(row_weights, starts, axis=0) if has_ties else row_weights
+        share = np.cumsum(size, axis=0)
+        share -= size  # what stands ahead
+        np.subtract(q * total, share, out=share)
+        share /= np.maximum(size, 1.0)
+        np.clip(share, 0.0, 1.0, out=share)
+        moved = row_weights * (new - old)[:, None]
+        share *= np.add.reduceat(moved, starts, axis=0) if has_ties else moved
+        kept = np.multiply(row_weights, old[:, None], out=moved).sum(axis=0)
+        return quotient(kept + share.sum(axis=0), total)
 
     return Statistic(of, rows)
 

@@ -36,7 +36,7 @@ def evidence_lines(report: Report, *, is_full: bool) -> Iterator[str]:
             yield from _line("EVIDENCE: ", note)
             yield ""
         return
-    yield "EVIDENCE"
+    yield "EVIDENCE, as evidence.json has it; kvexp verify makes it again"
     lines = _full(shown.evidence, study) if is_full else islice(_short(shown.evidence), SHORT_LINES - 1)
     yield from lines
     yield ""
@@ -91,6 +91,11 @@ def _seal(seal: SealEvidence) -> Iterator[str]:
     if seal.seal is None:
         return
     yield from _line("     ", f"{GRADES[seal.grade]}; existing data: {seal.existing_data}")
+    if seal.registered_at is not None:
+        yield from _line("     ", f"registered {seal.registered_at}, by the author's word")
+    if seal.registrations_made is not None:
+        made = f"{seal.registrations_made} registrations of this question, by the author's word"
+        yield from _line("     ", made)
     for stamp in seal.stamps:
         yield from _stamp(stamp)
     for line in seal.differences:
@@ -108,9 +113,9 @@ def _amendment(one: AmendmentEvidence, study: str) -> Iterator[str]:
     for path, kind in sorted(one.files.items()):
         yield from _line("     ", f"{kind}  {path}")
     if one.commit is not None:
-        command = (
-            f"git worktree add ../before {one.commit[:SHORT]} && cd ../before && python -m analysis "
-            f"PATH/TO/results/{study} --out /tmp/before"
+        command = (  # a copy without its locks, which would bring the seal that stands
+            f"git worktree add ../before {one.commit[:SHORT]} && cp -r results/{study} ../before/results/ && "
+            f"cd ../before && rm -rf results/{study}/locks && python -m analysis results/{study}"
         )
         yield from _line(f"     the verdict by seal {_id(one.replaces)}: ", command)
 

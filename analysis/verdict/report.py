@@ -1,7 +1,7 @@
 """The decided claims of a study with what they are bound to, and the exit code they earn."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from analysis.sealed.evidence import Shown
 from analysis.sealed.locks import Locked
 from analysis.sealed.seals import Seal
 from analysis.signals import ORIENTATION
+from analysis.verdict.fragile import fragile
 from kvexp.prereg.condition import State
 from kvexp.prereg.registration import Registered, RegistrationError
 
@@ -120,6 +121,8 @@ def analyse(
     for one in registrations:
         _check_signals(one)
     verdicts = [verdict for one in registrations for verdict in decide(study, one)]
+    if not is_blind:
+        verdicts = [replace(one, fragile=fragile(study, one)) for one in verdicts]
     return Report(study, registrations, verdicts, bound, is_blind)
 
 

@@ -213,8 +213,9 @@ def cannot_exclude(found: Found) -> Iterator[str]:
         f"logs by eye before the lock{''.join(f'; {count}' for count in counts)}."
     )
     yield (
-        "Attempts that were deleted with every trace before the lock cannot be seen here; a cluster's own "
-        "accounting can show them."
+        "Attempts that were deleted with every trace, and a lock that was thrown away to change logs and "
+        "lock again, cannot be seen here; a cluster's own accounting, or a lock digest that was published, "
+        "shows them."
     )
     levels = ", ".join(f"{seal.id}: {seal.existing_data}" for seal in found.seals.values())
     yield (

@@ -19,10 +19,10 @@ from kvexp.records import Count, Digest, Id, Record, Share
 Stage = Literal["before-data", "after-data"]
 Grade = Literal[0, 1, 2, 3]
 GRADES = {
-    0: "the author's word: no time stamp",
-    1: "the author's word, signed: the time stamp comes from an authority that the author runs",
-    2: "a third party: a public time-stamp authority whose root certificate is pinned",
-    3: "two independent public time-stamp authorities",
+    0: "the author's word, no time stamp",
+    1: "the author's word, by a self-run authority",
+    2: "a public authority, its root pinned",
+    3: "two independent public authorities",
 }
 WITNESSED = 2  # the lowest grade at which somebody else than the author vouches for the time
 

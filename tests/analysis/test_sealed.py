@@ -193,9 +193,10 @@ def test_threat_12_a_grid_that_is_not_the_sealed_one_is_an_integrity_problem(run
     lines = grid.read_bytes().splitlines(keepends=True)
     gone = next(line for line in lines if f'"suite":"{LONG}"'.encode() in line and b'"words"' in line)
     grid.write_bytes(b"".join(line for line in lines if line is not gone))
-    code, out, err = run(study)
+    code, _, _ = run(study)
     assert code == 4
-    assert f"suite {LONG} is not as seal S has it: it has other rows in the shard {LONG}." in err
+    words = f"suite {LONG} is not as seal S has it: it has other rows in the shard {LONG}."
+    assert words in " ".join(verdicts(study)["problems"])
     states = {claim["id"]: claim["state"] for claim in verdicts(study)["claims"]}
     assert (states["S2"], states["R2"] == "INVALID") == ("INVALID", False)
 
@@ -269,9 +270,9 @@ def test_an_unregistered_attempt_of_an_unsealed_study_is_a_problem(run, whole):
     planted.restate(
         whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "attempt-001.json", anchor="unregistered"
     )
-    code, _, err = run(whole)
+    code, _, _ = run(whole)
     assert code == 4
-    assert "attempt-001.json: it was made with --unregistered" in err
+    assert "attempt-001.json: it was made with --unregistered" in " ".join(verdicts(whole)["problems"])
 
 
 # Amendments --------------------------------------------------------------------------------------
@@ -364,12 +365,12 @@ def test_a_suite_that_is_locked_incomplete_says_why(run, study, home):
 def test_a_lock_of_another_seal_is_a_problem(run, study, home):
     sealing.lock(study, home, "S", LONG)
     about = study / "locks" / f"{LONG}.json"
-    about.write_bytes(
-        about.read_bytes().replace(b'"registration":"S","seal":"', b'"registration":"S","seal":"0')[:-1]
-    )
-    code, _, err = run(study)
+    about.write_bytes(planted.compact({**json.loads(about.read_bytes()), "seal": "0" * 64}) + b"\n")
+    code, _, _ = run(study)
     assert code == 4
-    assert f"changed  locks/{LONG}.json" in err
+    problems = " ".join(verdicts(study)["problems"])
+    assert f"changed  locks/{LONG}.json" in problems
+    assert f"embedded/locks/{LONG}.json is about another suite or seal" in problems
 
 
 # Looks -------------------------------------------------------------------------------------------
@@ -431,6 +432,26 @@ def test_a_blind_run_says_no_verdict_and_gives_chance(run, home, tmp_path):
     assert real["R1"]["quantities"]["auc_pooled"]["value"] > 0.99
 
 
+def test_a_blind_run_of_cells_gives_chance_at_every_budget(measured, shipped, capsys, tmp_path):
+    arguments = [
+        str(measured),
+        "--registration",
+        str(shipped["A"]),
+        "--blind",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert not any(word in said for word in ("KILLED", "SURVIVED", "NOT_MET"))
+    a1, a2, _ = verdicts(tmp_path / "out")["claims"]
+    (suite,) = json.loads((tmp_path / "out" / "details.json").read_bytes())["attention"]
+    assert all(abs(row["spearman"]["value"]) < 0.4 for row in suite["budgets"])
+    assert abs(a2["quantities"]["rho"]["value"]) < 0.4
+    # What is covered is counted, not computed again: the share stays.
+    assert a1["quantities"]["coverage"]["value"] > 0.9
+
+
 def test_a_blind_run_writes_nothing_by_default_and_is_no_look(run, study):
     before = sorted(study.rglob("*"))
     code, out, err = run(study, "--blind")
@@ -457,7 +478,6 @@ def test_a_blind_run_of_an_incomplete_study_is_incomplete(run, study):
 
 def stamp(grade):
     return Stamp(
-        file="R.tsr",
         trust="public",
         witness="CN=A public authority",
         root_sha256="1" * 64,
@@ -517,9 +537,9 @@ def test_evidence_of_a_public_witness_takes_the_mark_away(run, locked):
     code, out, err = run(locked)
     assert (code, err) == (0, "")
     assert out.startswith("study embedded: ")
-    section = out[out.index("\nEVIDENCE\n") + 1 :].split("\n\n")[0].splitlines()
+    section = out[out.index("\nEVIDENCE, ") + 1 :].split("\n\n")[0].splitlines()
     assert len(section) <= 12
-    assert "2026-11-01T10:00:00Z; a third party" in out
+    assert "2026-11-01T10:00:00Z; a public authority" in out
     full = flat((locked / "verdicts.md").read_text())
     assert "holds: every attempt carries the anchor" in full
     assert "cannot be excluded: another registration that was thrown away" in full
@@ -545,7 +565,7 @@ def test_evidence_that_fails_is_an_integrity_error(run, locked):
 
 def test_what_cannot_be_told_is_no_failure(run, locked):
     evidence(locked, checks=[Check(name="clock", holds=None, words="the clocks agree")])
-    code, out, _ = run(locked)
+    code, _, _ = run(locked)
     assert code == 0
     assert "cannot be told: the clocks agree" in flat((locked / "verdicts.md").read_text())
 
