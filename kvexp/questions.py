@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kvexp.errors import IntegrityError
+from kvexp.prereg.seal import read_bytes
 from kvexp.records import Example, Reader, RecordError
 
 Asked = tuple[dict[str, str], list[str]]  # of one example: digests of its segments, references
@@ -26,7 +27,7 @@ def questions_digest(asked: Mapping[str, Asked]) -> str:
 def asked_of(path: Path) -> dict[str, Asked]:
     """What a file of examples says is asked, by example. Raises IntegrityError for other files."""
     try:
-        found = [_example_reader(line) for line in path.read_bytes().splitlines()]
+        found = [_example_reader(line) for line in read_bytes(path).splitlines()]
     except RecordError as error:
         raise IntegrityError(f"{path} holds no examples ({error}): restore it") from None
     return {one.example_id: (one.segments, one.references) for one in found}

@@ -245,6 +245,8 @@ def _lock(descriptor: int) -> bool:
 
 def is_locked(folder: Path, log: str = GENERATIONS) -> bool:
     """Whether a process is writing the log now."""
+    if not (folder / log).is_file():  # a pipe would be waited for
+        return False
     try:
         with (folder / log).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

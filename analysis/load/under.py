@@ -17,15 +17,17 @@ class Under:
         seal: names it in messages.
         shards: what the grid of the suite must be, by shard id.
         accepted: by seal id, the shards whose rows count (see `kvexp.prereg.chain.accepted`).
+        stamped: whether attempts must carry the anchor of a time stamp.
     """
 
     seal: str
     shards: Mapping[str, SealedShard]
     accepted: Mapping[str, Lines]
+    stamped: bool = False
 
     def why_not(self, attempt: Attempt) -> str:
         """Why the rows of an attempt do not count; empty: they do."""
-        return why_not(attempt, self.accepted)
+        return why_not(attempt, self.accepted, self.stamped)
 
 
 def unregistered(attempt: Attempt) -> str:

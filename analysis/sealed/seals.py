@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis.load import Under
 from kvexp.errors import IntegrityError
-from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, read_amendment
+from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, is_stamped, read_amendment
 from kvexp.prereg.forms import Amendment
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import SealError, core_files, differences, home_prefix
@@ -30,6 +30,7 @@ class Seal:
         commit: where the sealed files can be found again, as the author says.
         amendments: what came before it, in order.
         accepted: by seal id, the shards whose rows count.
+        stamped: whether attempts must carry the anchor of a time stamp.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Seal:
     commit: str | None
     amendments: tuple[Amendment, ...]
     accepted: Mapping[str, Lines]
+    stamped: bool
 
     @property
     def amended(self) -> str:
@@ -47,7 +49,7 @@ class Seal:
     def under(self, words: str, suite: str) -> Under:
         """What the seal asks of a suite."""
         shards = {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
-        return Under(words, shards, self.accepted)
+        return Under(words, shards, self.accepted, self.stamped)
 
 
 def read_seals(registrations: Iterable[Registered], repository: Path) -> dict[str, Seal]:
@@ -128,6 +130,7 @@ def _read(one: Registered) -> Seal:
         commit=about.git_commit,
         amendments=tuple(read_amendment(folder) for folder in amendments(home, name)),
         accepted=accepted(home, name),
+        stamped=is_stamped(home, name),
     )
 
 

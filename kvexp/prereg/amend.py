@@ -9,19 +9,20 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
 from kvexp.compose import Selection
 from kvexp.errors import ConfigError
-from kvexp.prereg.chain import STATEMENT, Seals
+from kvexp.prereg.chain import STATEMENT, Seals, read_amendment
 from kvexp.prereg.forms import Amendment, Stage
-from kvexp.prereg.home import Home
+from kvexp.prereg.home import KINDS, Home
 from kvexp.prereg.lock import LOOKS
 from kvexp.prereg.registration import Registered
-from kvexp.prereg.seal import Manifest, core_files, differences, sha256
-from kvexp.prereg.sealing import draft, same
+from kvexp.prereg.seal import core_files, differences, read_manifest, sha256
+from kvexp.prereg.sealing import Draft, draft, same
 from kvexp.shard_log import replace as write
 
 STAMPS = (".tsq", ".tsr")
@@ -48,21 +49,37 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
             f"registration {one.content.id} of study {home.study} is not sealed: change it freely, then "
             f"`kvexp seal {home.study}`"
         )
-    if same(home, draft(home, selection, one)):
+    old = seals.read_manifest()
+    begun = home.amendments(one.content.id)[-1:]
+    if begun and read_amendment(begun[0]).replaces == old.digest:  # a kill left the old manifest standing
+        folder = begun[0]
+    else:
+        folder = _keep(home, selection, one, reason)
+    statement = read_amendment(folder)
+    for path in seals.files:
+        if path.suffix in STAMPS:  # they vouch for the seal before
+            path.unlink()
+    about = Seals(folder, one.content.id).read_about()
+    data_seal = (about.data_seal or old.digest) if statement.attempts else None
+    draft(home, selection, one, amends=old.digest, data_seal=data_seal).write(home)
+    return statement
+
+
+def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> Path:
+    """The folder of a new amendment: the seal before it, the statement and the diff. It appears whole."""
+    seals = home.seals(one.content.id)
+    made = draft(home, selection, one)
+    if same(home, made):
         raise ConfigError(f"nothing that seal {one.content.id} of study {home.study} covers has changed")
     old, about = seals.read_manifest(), seals.read_about()
     attempts = len(_attempts(home, {*about.suites, *one.content.suites}))
     stage: Stage = "after-data" if attempts else "before-data"
     _check_reason(reason, stage, attempts)
-    folder = home.folder / "amendments" / f"{one.content.id}-{len(home.amendments(one.content.id)) + 1}"
-    folder.mkdir(parents=True)
-    for path in seals.files:
-        shutil.copyfile(path, folder / path.name)
     changed = differences(home.root, old, core_files(home.root, one.content.claim))
     statement = Amendment(
         format="kvexp-amendment/1",
         registration=one.content.id,
-        number=len(home.amendments(one.content.id)),
+        number=len(home.amendments(one.content.id)) + 1,
         stage=stage,
         why=reason.why,
         data_seen=reason.data_seen or "none: nothing had been run",
@@ -70,16 +87,33 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
         accepts_protocol=reason.accepts_protocol,
         attempts=attempts,
         looks=_looks(home),
-        files={path: kind for kind, path in (line.split("  ", 1) for line in changed)},
+        files={
+            **dict(_protocol_changes(seals, made)),
+            **{path: kind for kind, path in (line.split("  ", 1) for line in changed)},
+        },
     )
-    write(folder / DIFF, "".join(_diffs(home, seals, old, statement.files)).encode())
-    write(folder / STATEMENT, _toml(statement).encode())
-    for path in seals.files:
-        if path.suffix in STAMPS:  # they vouch for the seal before
-            path.unlink()
-    data_seal = (about.data_seal or old.digest) if attempts else None
-    draft(home, selection, one, amends=old.digest, data_seal=data_seal).write(home)
-    return statement
+    folder = home.folder / "amendments" / f"{one.content.id}-{statement.number}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as name:
+        temporary = Path(name) / folder.name
+        temporary.mkdir()
+        for path in seals.files:
+            shutil.copyfile(path, temporary / path.name)
+        write(temporary / DIFF, "".join(_diffs(home, seals, statement.files)).encode())
+        write(temporary / STATEMENT, _toml(statement).encode())
+        temporary.rename(folder)
+    return folder
+
+
+def _protocol_changes(seals: Seals, made: Draft) -> Iterator[tuple[str, str]]:
+    """Files that make data and are others now; the seal lists them through its protocol manifests."""
+    for kind in KINDS:
+        path = seals.protocol(kind)
+        before = read_manifest(path).files if path.exists() else {}
+        now = made.protocols.get(kind, {})
+        for name in sorted(before.keys() | now.keys()):
+            if before.get(name) != now.get(name):
+                yield name, "added" if name not in before else "missing" if name not in now else "changed"
 
 
 def _check_reason(reason: Reason, stage: Stage, attempts: int) -> None:
@@ -101,16 +135,19 @@ def _looks(home: Home) -> int:
     return path.read_bytes().count(b"\n") if path.is_file() else 0
 
 
-def _diffs(home: Home, seals: Seals, old: Manifest, files: dict[str, str]) -> Iterator[str]:
+def _diffs(home: Home, seals: Seals, files: dict[str, str]) -> Iterator[str]:
     """Unified diffs of what changed, as far as the text before can be found again."""
-    commit = seals.read_about().git_commit
+    commit, old = seals.read_about().git_commit, dict(seals.read_manifest().files)
+    for kind in KINDS:
+        if seals.protocol(kind).exists():
+            old |= read_manifest(seals.protocol(kind)).files
     for path, kind in files.items():
         yield f"# {kind}  {path}\n"
-        before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old.files[path], commit)
+        before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old[path], commit)
         after = b"" if kind == "missing" else (home.root / path).read_bytes()
         if before is None:
             now = sha256(home.root, path)
-            yield f"# sha256 before {old.files[path]}, after {now}; the text before is not at hand\n"
+            yield f"# sha256 before {old[path]}, after {now}; the text before is not at hand\n"
             continue
         for line in difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}"):
             yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"

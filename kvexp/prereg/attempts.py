@@ -9,10 +9,12 @@ import msgspec
 
 from kvexp import shard_log
 from kvexp.errors import IntegrityError
-from kvexp.prereg.chain import Lines, why_not
+from kvexp.prereg.chain import UNANCHORED, Lines, why_not
 from kvexp.prereg.forms import AttemptEvidence
 from kvexp.records import Attempt
 from kvexp.shard_log import CELLS, FOOTER, GENERATIONS
+
+FOREIGN_ANCHOR = "its draws are not keyed by the anchor of the registration"
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,9 @@ class Started:
     def evidence(self, seals: dict[str, Lines], anchor: str) -> AttemptEvidence:
         """What the report shows of it; `anchor`: of the registration."""
         one = self.attempt
-        reason = why_not(one, seals) if seals else "the suite is not sealed"
+        reason = why_not(one, seals, anchor != UNANCHORED) if seals else "the suite is not sealed"
         if not reason and one.anchor != anchor:
-            reason = "its draws are not keyed by the anchor of the registration"
+            reason = FOREIGN_ANCHOR
         return AttemptEvidence(
             suite=self.suite,
             shard_id=one.shard_id,

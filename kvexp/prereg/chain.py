@@ -4,6 +4,7 @@ Leaf: stdlib + msgspec. A folder of registrations holds `seals/<ID>.*` and, for 
 before it in `amendments/<ID>-N/`.
 """
 
+import itertools
 import re
 import tomllib
 from collections.abc import Mapping
@@ -20,7 +21,8 @@ from kvexp.records import Attempt, Reader, Record, RecordError
 UNANCHORED = "unanchored"  # keys the draws without a time stamp
 UNREGISTERED = "unregistered"  # and those of runs that no analysis reads
 STATEMENT = "amendment.toml"
-MAX_STATEMENT = 1024 * 1024
+MAX_STATEMENT = 256 * 1024
+MAX_DOTS = 100  # a dotted key of thousands of parts keeps the TOML parser busy for minutes
 T = TypeVar("T", bound=Record)
 Lines = Mapping[str, SealedShard]  # by shard id
 _sealed: Reader[Sealed] = Reader(Sealed)
@@ -93,8 +95,11 @@ def chain(home: Path, registration_id: str) -> list[Seals]:
 def read_amendment(folder: Path) -> Amendment:
     """What the author states of an amendment."""
     path = folder / STATEMENT
+    body = read_bytes(path, MAX_STATEMENT)
+    if any(line.partition(b"=")[0].count(b".") > MAX_DOTS for line in body.split(b"\n")):
+        raise SealError(f"{path} has a key of more than {MAX_DOTS} parts: restore it")
     try:
-        table = tomllib.loads(read_bytes(path, MAX_STATEMENT).decode())
+        table = tomllib.loads(body.decode())
         return msgspec.convert(table, Amendment)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise SealError(f"{path} cannot be read ({error}): restore it") from None
@@ -107,6 +112,8 @@ def accepted(home: Path, registration_id: str) -> dict[str, Lines]:
     amendment accepts the code before.
     """
     links = chain(home, registration_id)
+    for before, after in itertools.pairwise(links):
+        _check_amendment(before, after)
     standing = _by_id(links[-1].read_shards())
     found: dict[str, Lines] = {links[-1].read_manifest().digest: standing}
     for before, after in zip(links[-2::-1], links[:0:-1], strict=True):
@@ -121,6 +128,24 @@ def accepted(home: Path, registration_id: str) -> dict[str, Lines]:
     return found
 
 
+def _check_amendment(before: Seals, after: Seals) -> None:
+    """Raises SealError if what an amendment states is not what its two seals show."""
+    stated, old, about = read_amendment(before.folder), before.read_manifest(), after.read_about()
+    if about.amends != old.digest or stated.replaces != old.digest:
+        raise SealError(
+            f"{before.folder} was not finished, or is not the amendment that its seal names: run kvexp amend "
+            "again, or restore the files"
+        )
+    is_after = about.data_seal is not None
+    if is_after != (stated.stage == "after-data") or is_after != (stated.attempts > 0):
+        raise SealError(f"{before.folder / STATEMENT} says {stated.stage}, which is not what its seal says")
+    new = after.read_manifest()
+    changed = {p for p in old.files.keys() | new.files.keys() if old.files.get(p) != new.files.get(p)}
+    kept = {p for p in changed if "/seals/" not in p and "/amendments/" not in p}
+    if left := sorted(kept - stated.files.keys()):
+        raise SealError(f"{before.folder / STATEMENT} does not list {left[0]}, which its seals have changed")
+
+
 def _same_protocol(before: SealedShard, now: SealedShard | None) -> bool:
     return now is not None and before.protocol_digest == now.protocol_digest
 
@@ -129,10 +154,24 @@ def _by_id(shards: list[SealedShard]) -> Lines:
     return {shard.shard_id: shard for shard in shards}
 
 
-def why_not(attempt: Attempt, seals: Mapping[str, Lines]) -> str:
-    """Why an attempt's rows do not count under these seals; empty: they do."""
+def is_stamped(home: Path, registration_id: str) -> bool:
+    """Whether the seal whose anchor keys the draws has a time stamp, whatever that is worth."""
+    links = chain(home, registration_id)
+    wanted = links[-1].read_about().data_seal or links[-1].read_manifest().digest
+    return any(
+        one.manifest.with_suffix(".tsr").exists() for one in links if one.read_manifest().digest == wanted
+    )
+
+
+def why_not(attempt: Attempt, seals: Mapping[str, Lines], stamped: bool) -> str:
+    """Why an attempt's rows do not count under these seals; empty: they do.
+
+    `stamped`: see `is_stamped`. That the anchor is the one of the stamp is for `kvexp verify` to say.
+    """
     if attempt.anchor == UNREGISTERED:
         return "made unregistered"
+    if stamped and attempt.seal is not None and attempt.anchor == UNANCHORED:
+        return "made before the seal was stamped"
     if attempt.seal is None:
         return "made without the seal"
     if attempt.seal not in seals:

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvexp.errors import IntegrityError
-from kvexp.prereg.attempts import broken_chains
+from kvexp.prereg.attempts import FOREIGN_ANCHOR, broken_chains
 from kvexp.prereg.chain import UNANCHORED
 from kvexp.prereg.evidence import Found, read_lock
 from kvexp.prereg.forms import AttemptEvidence, Check, LockEvidence, Replayed, SealEvidence
 from kvexp.prereg.lock import LOOKS, LockFiles
+from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import read_bytes
 from kvexp.questions import asked_of, questions_digest
 
@@ -26,6 +27,7 @@ def sentences(found: Found, attempts: list[AttemptEvidence], replay: Replayed | 
         yield from _order(found, one.content.id, attempts)
         if one.content.parent is not None:
             yield _addendum(found, one.content.id, one.content.parent)
+            yield from _earlier_data(one)
     yield from _amended(found)
     yield _counting(attempts)
     broken = broken_chains(found.attempts)
@@ -60,7 +62,11 @@ def _order(found: Found, registration_id: str, attempts: list[AttemptEvidence]) 
     """Registration before data: by the anchor, which no clock can move, and by the clocks."""
     seal, name = found.seals[registration_id], f"{registration_id} before its data"
     mine = [one for one in attempts if found.owner(one.suite) == registration_id and one.counts]
-    if seal.seal is None or not mine:
+    if seal.seal is None:
+        return
+    if not mine:
+        if any(found.owner(one.suite) == registration_id for one in attempts):
+            yield Check(name=name, holds=None, words="no attempt of its suites counts")
         return
     if seal.anchor == UNANCHORED:
         words = f"no time stamp: the {len(mine)} attempts that count may be older than the registration"
@@ -91,6 +97,21 @@ def _addendum(found: Found, registration_id: str, parent: str) -> Check:
     return Check(name=name, holds=True, words=f"sealed after {parent}, whose seal it names")
 
 
+def _earlier_data(one: Registered) -> Iterator[Check]:
+    """Claims of an addendum that read suites of its parent: their data may have been there, and seen."""
+    mine = set(one.content.suites)
+    for claim_id, claim in one.content.claim.items():
+        rows = claim.population or claim.cells
+        others = [] if rows is None else sorted(set(rows.suites) - mine)
+        if others:
+            seen = "; ".join(one.content.data_seen) or "nothing"
+            words = (
+                f"it reads {', '.join(others)}, which {one.content.id} does not key: nothing shows that it "
+                f"came before those data; the author's word on data seen: {seen}"
+            )
+            yield Check(name=f"claim {claim_id}", holds=None, words=words)
+
+
 def _amended(found: Found) -> Iterator[Check]:
     """Each step names the seal before it; one that says it came before data has no attempts under that."""
     for one in found.registered:
@@ -112,6 +133,9 @@ def _amended(found: Found) -> Iterator[Check]:
 
 def _counting(attempts: list[AttemptEvidence]) -> Check:
     left = [one for one in attempts if not one.counts]
+    if forged := [one for one in left if one.reason == FOREIGN_ANCHOR]:
+        words = f"{len(forged)} attempts name the seal, but {FOREIGN_ANCHOR} (first: {forged[0].shard_id})"
+        return Check(name="attempts", holds=False, words=words)
     if not left:
         words = f"all {len(attempts)} attempts count" if attempts else "there is no attempt yet"
         return Check(name="attempts", holds=True if attempts else None, words=words)
@@ -209,13 +233,18 @@ def cannot_exclude(found: Found) -> Iterator[str]:
         if seal.registrations_made is not None
     ]
     yield (
-        "The author may have registered other versions of this study and shown only this one, or read raw "
-        f"logs by eye before the lock{''.join(f'; {count}' for count in counts)}."
+        "The author may have registered other versions of this study and shown only this one, read raw logs "
+        "by eye before the lock, or deleted the record of looks before it"
+        f"{''.join(f'; {count}' for count in counts)}."
     )
     yield (
         "Attempts that were deleted with every trace, and a lock that was thrown away to change logs and "
         "lock again, cannot be seen here; a cluster's own accounting, or a lock digest that was published, "
         "shows them."
+    )
+    yield (
+        "A replay vouches for the keep sets of random arms and for the scores of logged texts; texts, "
+        "certificates and log-probabilities are the logs' word until some rows are generated again."
     )
     levels = ", ".join(f"{seal.id}: {seal.existing_data}" for seal in found.seals.values())
     yield (

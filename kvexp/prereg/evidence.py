@@ -7,7 +7,7 @@ machine in it, so that the same files give the same bytes.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kvexp.errors import IntegrityError
 from kvexp.prereg.attempts import Started, started
@@ -29,9 +29,11 @@ from kvexp.prereg.lock import LOOKS, LockFiles
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, home_prefix, read_bytes, read_manifest
 from kvexp.prereg.stamp import StampError, Token, Trust, grade_of, load_trust, read_tokens
-from kvexp.records import Reader
+from kvexp.records import Reader, Record, RecordError
 
 FILE = "evidence.json"
+MAX_LOOKS = 4 * 1024 * 1024
+T = TypeVar("T", bound=Record)
 _lock: Reader[Lock] = Reader(Lock)
 _look: Reader[Look] = Reader(Look)
 
@@ -179,7 +181,7 @@ def _locked(home: Home, suite: str, trusts: dict[str, Trust], problems: list[str
     inside = (
         path.relative_to(home.results).as_posix()
         for path in (home.results / suite).rglob("*")
-        if path.is_file()
+        if path.is_symlink() or not path.is_dir()
     )
     tokens = _tokens(files.manifest, trusts, problems)
     return LockEvidence(
@@ -194,14 +196,21 @@ def _locked(home: Home, suite: str, trusts: dict[str, Trust], problems: list[str
 
 def read_lock(files: LockFiles) -> Lock:
     """What stands beside a lock's manifest."""
-    return _lock(read_bytes(files.about))
+    return _record(_lock, files.about, read_bytes(files.about))
 
 
 def _looks(home: Home) -> Iterator[Look]:
     path = home.results / LOOKS
     if path.exists():
-        for line in read_bytes(path).splitlines():
-            yield _look(line)
+        for line in read_bytes(path, MAX_LOOKS).split(b"\n")[:-1]:
+            yield _record(_look, path, line)
+
+
+def _record(reader: Reader[T], path: Path, body: bytes) -> T:
+    try:
+        return reader(body)
+    except RecordError as error:
+        raise IntegrityError(f"{path} cannot be read ({error}): restore it") from None
 
 
 def amendments_of(found: Found) -> list[AmendmentEvidence]:

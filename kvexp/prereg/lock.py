@@ -2,12 +2,13 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp import shard_log
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
+from kvexp.prereg.chain import Lines, accepted
 from kvexp.prereg.forms import Lock, SealedShard
 from kvexp.prereg.home import LOCKED, Home
 from kvexp.prereg.intact import refuse_broken
@@ -70,8 +71,10 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
             f"judge the logs by: kvexp seal {home.study}"
         )
     refuse_broken(home, one)
+    if incomplete is not None and not incomplete.strip():
+        raise ConfigError("--incomplete needs a reason: --incomplete 'what happened'")
     sealed = [shard for shard in seals.read_shards() if shard.suite == suite]
-    missing = _missing(home, sealed)
+    missing = _missing(home, sealed, accepted(home.folder, one.content.id).values())
     if missing and incomplete is None:
         raise IncompleteError(
             f"suite {suite} of study {home.study} lacks {len(missing)} of {len(sealed)} shards: run "
@@ -104,7 +107,7 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
     return made
 
 
-def _missing(home: Home, sealed: list[SealedShard]) -> list[str]:
+def _missing(home: Home, sealed: list[SealedShard], seals: Collection[Lines]) -> list[str]:
     """Why shards are not complete. Raises IntegrityError for one that is, and not as sealed."""
     found = []
     for shard in sealed:
@@ -113,7 +116,9 @@ def _missing(home: Home, sealed: list[SealedShard]) -> list[str]:
         if shard_log.is_locked(folder, log):
             raise IncompleteError(f"{folder} is being written by another process: wait for it")
         if (folder / FOOTER).exists():
-            check_closed(folder, shard.shard_digest, log)
+            allowed = {lines[shard.shard_id].shard_digest for lines in seals if shard.shard_id in lines}
+            made_as = shard_log.read_footer(folder).shard_digest  # an amendment may accept the code before
+            check_closed(folder, made_as if made_as in allowed else shard.shard_digest, log)
         else:
             found.append(f"{shard.shard_id}: {'no footer' if folder.exists() else 'not started'}")
     return found

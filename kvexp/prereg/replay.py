@@ -9,7 +9,7 @@ import heapq
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -48,8 +48,13 @@ THREADS = 256  # the most that a log's word is taken for
 Z = 1.959964  # 97.5 % quantile of the normal distribution
 
 
-def replay_study(selection: Selection, home: Home, n: int, seed: int | None) -> Replayed:
-    """Replay rows of the chosen suites with the models of this machine."""
+def replay_study(
+    selection: Selection, home: Home, n: int, seed: int | None, anchors: Mapping[str, str]
+) -> Replayed:
+    """Replay rows of the chosen suites with the models of this machine.
+
+    `anchors`: by suite, what its seal's time stamp gives; suites without a seal go by their attempts' word.
+    """
     device = selection.cluster.device
 
     def load(model: ModelConf) -> Loaded:
@@ -57,7 +62,7 @@ def replay_study(selection: Selection, home: Home, n: int, seed: int | None) -> 
         return loaded
 
     made = [s for s in shards(selection, "leave_out") if s.suite in selection.chosen["suite"]]
-    return replay(home.results, [s for s in made if isinstance(s, GenerationShard)], n, seed, load)
+    return replay(home.results, [s for s in made if isinstance(s, GenerationShard)], n, seed, load, anchors)
 
 
 def replay(
@@ -66,6 +71,7 @@ def replay(
     n: int,
     seed: int | None,
     load: Callable[[ModelConf], Loaded],
+    anchors: Mapping[str, str] | None = None,
 ) -> Replayed:
     """Compare `n` rows of random designs, chosen by `seed`, with what they must be.
 
@@ -88,7 +94,7 @@ def replay(
         chosen = heapq.nsmallest(n, chosen + here, key=lambda one: _ticket(seed, one.row))
     if not chosen:
         raise IncompleteError(f"{results} has no rows of a random design to replay: run kvexp submit first")
-    return _summary(_compare_all(chosen, made, load), of, seed)
+    return _summary(_compare_all(chosen, made, load, anchors or {}), of, seed)
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,10 @@ class _Compared:
 
 
 def _compare_all(
-    chosen: list[_Logged], made: list[GenerationShard], load: Callable[[ModelConf], Loaded]
+    chosen: list[_Logged],
+    made: list[GenerationShard],
+    load: Callable[[ModelConf], Loaded],
+    anchors: Mapping[str, str],
 ) -> list[_Compared]:
     """By model, then shard, example and attempt: one prefill serves what they share."""
     order = {shard.shard_id: at for at, shard in enumerate(made)}
@@ -193,7 +202,7 @@ def _compare_all(
         family = family_of(shard.task)
         questions = _questions(shard, family, loaded)
         for (example_id, _), together in groupby(rows, key=prompt):
-            found += _compare_prompt(list(together), family, questions[example_id], loaded)
+            found += _compare_prompt(list(together), family, questions[example_id], loaded, anchors)
     return found
 
 
@@ -204,11 +213,12 @@ def _questions(shard: GenerationShard, family: Task, loaded: Loaded) -> dict[str
 
 
 def _compare_prompt(
-    rows: list[_Logged], family: Task, question: Question, loaded: Loaded
+    rows: list[_Logged], family: Task, question: Question, loaded: Loaded, anchors: Mapping[str, str]
 ) -> Iterator[_Compared]:
     shard, attempt = rows[0].shard, rows[0].attempt
+    anchor = anchors.get(shard.suite, attempt.anchor)
     with _threads(attempt.threads):
-        planned = plans(shard, attempt.anchor, family, question, [one.arm for one in rows], loaded)
+        planned = plans(shard, anchor, family, question, [one.arm for one in rows], loaded)
     same_stack = _is_same_stack(shard, attempt, loaded)
     for one, plan in zip(rows, planned, strict=True):
         yield _compare(one, plan, family, question, same_stack)

@@ -46,7 +46,7 @@ CORE = (
     "kvexp/terminal.py",
     "requirements.lock",
 )
-MAX_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 _LINE = re.compile(r"([0-9a-f]{64})  ([!-\[\]-~][ -\[\]-~]*)")  # printable ASCII; \ would start an escape
 ABSENT = "absent"
 

@@ -1,6 +1,7 @@
 """Making a seal: what a registration decides on, as files and their digests, before anything runs."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from kvexp.prepare import grid_bytes, questions_digests
 from kvexp.prereg import binding
 from kvexp.prereg.chain import Seals
 from kvexp.prereg.forms import Sealed, SealedShard
-from kvexp.prereg.home import KINDS, Home, refuse_foreign_code
+from kvexp.prereg.home import Home, refuse_foreign_code
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import Manifest, core_files, differences, manifest
 from kvexp.records import encode
@@ -29,6 +30,7 @@ class Draft:
     claims: tuple[str, ...]
     files: dict[str, bytes]
     about: Sealed
+    protocols: dict[str, Mapping[str, str]]  # by kind of row, the files that make it
 
     def paths(self, home: Home) -> list[str]:
         """Everything that the manifest will list, relative to the repository."""
@@ -80,10 +82,11 @@ def draft(
         seals.shards.name: _shard_lines(selection, made),
     }
     kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
-    for kind in KINDS:
-        if kind in kinds:
-            files[seals.protocol(kind).name] = protocols(selection)[kind].body
-    return Draft(seals, tuple(one.content.claim), files, about)
+    made_by = {kind: one for kind, one in protocols(selection).items() if kind in kinds}
+    files |= {seals.protocol(kind).name: manifest.body for kind, manifest in made_by.items()}
+    return Draft(
+        seals, tuple(one.content.claim), files, about, {kind: m.files for kind, m in made_by.items()}
+    )
 
 
 def shards_of(selection: Selection, one: Registered) -> list[Shard]:

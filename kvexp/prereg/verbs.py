@@ -11,8 +11,9 @@ from rich.text import Text
 
 from kvexp.compose import Selection, project_root, select
 from kvexp.errors import ConfigError
+from kvexp.prereg.chain import UNANCHORED
 from kvexp.prereg.checks import refuse_failing
-from kvexp.prereg.evidence import FILE, evidence_of, find
+from kvexp.prereg.evidence import FILE, Found, evidence_of, find
 from kvexp.prereg.forms import GRADES, WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import COPIED, Home, home_of, named
 from kvexp.prereg.lock import LockFiles, lock
@@ -107,12 +108,19 @@ def _stamp_one(parsed: argparse.Namespace, home: Home, name: str, manifest: Path
         wanted = parsed.witness or parsed.tsa
         _, answer = network_answer(load_trust(home.root, home.folder), wanted)
         token = stamp(manifest, home, answer, witness)
+    if any(UNANCHORED in path.read_text() for path in _attempts_of(home, name)):
+        console.print(f"{name}: there are attempts from before the stamp; they will not count")
     console.print(
         Text(
             f"{name}: stamped {token.time} by {printable(token.witness)}: {GRADES[token.grade]}; "
             f"anchor {token.anchor[:12]}"
         )
     )
+
+
+def _attempts_of(home: Home, registration_id: str) -> list[Path]:
+    owner = [one for one in home.registrations() if one.content.id == registration_id]
+    return [path for one in owner for suite in one.content.suites for path in _attempts(home, suite)]
 
 
 def lock_suites(parsed: argparse.Namespace, console: Console) -> int:
@@ -137,7 +145,7 @@ def verify_study(parsed: argparse.Namespace, console: Console) -> int:
     """Check all papers and logs, write evidence.json and say what holds."""
     selection, home, _ = _opened(parsed)
     found = find(home, named(home, []))
-    replayed = _replay(selection, home, parsed) if parsed.replay else None
+    replayed = _replay(selection, home, parsed, found) if parsed.replay is not None else None
     evidence = evidence_of(found, replayed)
     home.results.mkdir(parents=True, exist_ok=True)
     write(home.results / FILE, encode(evidence) + b"\n")
@@ -149,10 +157,16 @@ def verify_study(parsed: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _replay(selection: Selection, home: Home, parsed: argparse.Namespace) -> Replayed:
+def _replay(selection: Selection, home: Home, parsed: argparse.Namespace, found: Found) -> Replayed:
     from kvexp.prereg.replay import replay_study
 
-    return replay_study(selection, home, parsed.replay, parsed.seed)
+    anchors = {
+        suite: found.seals[one.content.id].anchor
+        for one in found.registered
+        for suite in one.content.suites
+        if found.seals[one.content.id].seal is not None
+    }
+    return replay_study(selection, home, parsed.replay, parsed.seed, anchors)
 
 
 def _print_evidence(evidence: Evidence, console: Console) -> None:

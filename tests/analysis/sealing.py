@@ -92,7 +92,7 @@ def amend(results, home, name, *, stage="after-data", accepts_protocol=False, **
         data_seen="the verdicts",
         replaces=before,
         accepts_protocol=accepts_protocol,
-        attempts=3,
+        attempts=3 if stage == "after-data" else 0,
         looks=0,
         files={"analysis/decide.py": "changed"},
     )
