@@ -35,6 +35,7 @@ ONLY = {
         "replay/cache.py",
         "replay/decode.py",
         "replay/harness.py",
+        "replay/probe.py",
     ),
     "cells": ("measuring.py", "replay/cells.py", "replay/worlds.py"),
 }

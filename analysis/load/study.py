@@ -17,6 +17,7 @@ from analysis.load.prompts import Prompts
 from analysis.load.same import Same
 from analysis.load.shard import CELLS, LOGS, Log, Shard, attempt_path, is_shard, read_shard
 from analysis.load.under import Under
+from kvexp.prereg.chain import UNANCHORED
 from kvexp.records import Generation
 from kvexp.terminal import printable
 
@@ -46,6 +47,7 @@ class Study:
         absences: why rows of a (suite, shard) are missing, where the shard itself says so.
         problems: contradictions, sorted.
         delta: of the certificate, as the attempts of attention suites say; None if none does.
+        unanchored: suites with attempts whose draws are keyed by no time stamp.
         remarks: what to say of the missing rows of a suite, for instance why it was locked without them.
     """
 
@@ -57,6 +59,7 @@ class Study:
     problems: tuple[Problem, ...]
     delta: float | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
+    unanchored: frozenset[str] = frozenset()
 
     @property
     def cell_suites(self) -> list[str]:
@@ -113,6 +116,7 @@ def load(folder: Path, owners: Mapping[str, str], sealed: Mapping[str, Under] | 
         reader.absences,
         tuple(sorted(named)),
         reader.delta,
+        unanchored=frozenset(reader.unanchored),
     )
 
 
@@ -131,6 +135,7 @@ class _Reader:
         self.absences: dict[tuple[str, str], str] = {}
         self.problems: list[Problem] = []
         self.delta: float | None = None
+        self.unanchored: set[str] = set()
         self._owners, self._sealed = owners, sealed
         self._is_mixed = bool(answers.suites) and bool(measurements.suites)
 
@@ -147,6 +152,8 @@ class _Reader:
             shard = read_shard(path, generations, self._sealed.get(suite))
             self._check(suite, shard, self.answers.planned(suite, path.name), generations)
             self.answers.fill(suite, shard, generations)
+        if any(attempt.anchor == UNANCHORED for attempt in shard.counted):
+            self.unanchored.add(suite)
         self.problems += _problems(suite, shard)
         self.absences[suite, path.name] = _absence(shard)
 

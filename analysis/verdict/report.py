@@ -76,6 +76,8 @@ class Report:
                 reasons.append(f"suite {suite} is not sealed")
             elif not self.bound.is_locked(suite):
                 reasons.append(f"suite {suite} is not locked")
+            elif suite in self.study.unanchored:
+                reasons.append(f"no time stamp keys the draws of suite {suite}")
         return reasons
 
     def word(self, verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ import heapq
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -83,6 +83,8 @@ def replay(
     """
     if n < 1:
         raise ConfigError(f"a replay needs at least 1 row, got {n}")
+    if seed is not None and seed < 0:
+        raise ConfigError(f"the seed of a replay is at least 0, got {seed}")
     if seed is None:
         seed = int.from_bytes(os.urandom(6), "big")
     _refuse_unknown_shards(results, made)
@@ -94,7 +96,31 @@ def replay(
         chosen = heapq.nsmallest(n, chosen + here, key=lambda one: _ticket(seed, one.row))
     if not chosen:
         raise IncompleteError(f"{results} has no rows of a random design to replay: run kvexp submit first")
-    return _summary(_compare_all(chosen, made, load, anchors or {}), of, seed)
+    compared = _compare_all(chosen, made, load, anchors or {})
+    done = {one.row.key for one in chosen}
+    return _summary(compared, list(_wrong_scores(results, made, load, done)), of, seed)
+
+
+def _wrong_scores(
+    results: Path,
+    made: list[GenerationShard],
+    load: Callable[[ModelConf], Loaded],
+    done: Collection[Any],
+) -> Iterator[str]:
+    """Every other row, of whatever arm, whose score is not that of its text."""
+    for shard in sorted(made, key=lambda shard: shard.model.name):
+        folder = results / shard.suite / shard.shard_id
+        rows = [row for row in read_state(folder, shard.log).rows.values() if isinstance(row, Generation)]
+        if not rows:
+            continue
+        family = family_of(shard.task)
+        questions = _questions(shard, family, load(shard.model))
+        for row in rows:
+            if row.key in done:
+                continue
+            value = family.score(row.text, questions[row.example_id])
+            if wrong := "; ".join(_wrong_score(row, family.score_name, value)):
+                yield f"{' '.join(map(str, row.key))}: {wrong}"
 
 
 @dataclass(frozen=True)
@@ -302,7 +328,7 @@ def _wrong_score(row: Generation, name: str, value: float) -> Iterator[str]:
 # Summing up -----------------------------------------------------------------------------------------
 
 
-def _summary(found: list[_Compared], of: int, seed: int) -> Replayed:
+def _summary(found: list[_Compared], wrong_scores: list[str], of: int, seed: int) -> Replayed:
     abroad = [one for one in found if not one.same_stack]
     if abroad and not all(one.digest_equal for one in abroad) and not any(o.has_probe for o in abroad):
         raise IncompleteError(
@@ -310,7 +336,7 @@ def _summary(found: list[_Compared], of: int, seed: int) -> Replayed:
             f"can be said of them on other software than the attempts': replay with the {', '.join(STACK)} "
             "and device that the attempts state"
         )
-    wrong = [one.wrong for one in found if one.wrong]
+    wrong = [one.wrong for one in found if one.wrong] + wrong_scores
     for needed in sorted({one.needed for one in abroad}):
         share = _share(one for one in abroad if one.needed == needed)
         if share < needed:

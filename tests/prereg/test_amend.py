@@ -1,6 +1,8 @@
 """Amendments and locks: nothing is lost, each step names the one before, and data keep their anchor."""
 
+import contextlib
 import hashlib
+import io
 import json
 import shutil
 import subprocess
@@ -8,6 +10,10 @@ import tomllib
 
 import pytest
 
+from kvexp import cli, provenance
+from kvexp.prereg import amend as amending
+from kvexp.prereg import seal, sealing
+from kvexp.prereg.seal import read_manifest
 from tests.prereg import ceremony
 from tests.prereg.ceremony import analysis, kvexp
 
@@ -171,3 +177,76 @@ def test_a_locked_suite_takes_no_rows(unlocked):
     kvexp(unlocked, "lock", "mini", "--incomplete", "no time")
     assert "is locked" in kvexp(unlocked, *RUN, code=4)
     assert not ceremony.shard(unlocked, 1).exists()
+
+
+def finish(root, arguments):
+    """Run it again; the kill may have come when all was written, and then nothing has changed."""
+    with contextlib.suppress(AssertionError):
+        kvexp(root, *arguments)
+
+
+def test_a_kill_at_any_moment_leaves_an_amendment_that_running_it_again_finishes(unlocked, monkeypatch):
+    """Every write, copy, removal and renaming is once the last thing that happens."""
+    kvexp(unlocked, "verify", "mini")
+    move_threshold(unlocked)
+    arguments = ("amend", "mini", "R", *WHY, "--data-seen", "everything")
+    for step in range(40):
+        root = ceremony.copy(unlocked, unlocked.parent / f"killed-{step}")
+        left = [step]
+
+        def dying(real, left=left):
+            def call(*given, **named):
+                if left[0] == 0:
+                    raise KeyboardInterrupt
+                left[0] -= 1
+                return real(*given, **named)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            patch.setattr(amending, "write", dying(amending.write))
+            patch.setattr(sealing, "write", dying(sealing.write))
+            patch.setattr(amending.shutil, "copyfile", dying(shutil.copyfile))
+            patch.setattr(type(root), "unlink", dying(type(root).unlink))
+            patch.setattr(type(root), "rename", dying(type(root).rename))
+            patch.chdir(root)
+            patch.setattr(provenance, "PACKAGE", root / "kvexp")
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                ended = cli.main(arguments)
+        if ended == 0:
+            break
+        finish(root, arguments)
+        kvexp(root, "verify", "mini")
+        assert ceremony.holds(root)["amendment R-1"] is True
+        assert not (root / "preregistration/mini/amendments/R-2").exists()
+    assert step > 10
+
+
+def test_code_that_an_amendment_accepts_is_listed_and_its_suite_can_be_locked(unlocked):
+    with (unlocked / "kvexp/estimate.py").open("a") as file:
+        file.write("# mended\n")
+    said = kvexp(unlocked, "amend", "mini", "R", *WHY, "--data-seen", "all", "--accept-protocol")
+    assert "kvexp/estimate.py" in said
+    kvexp(unlocked, "lock", "mini")
+    kvexp(unlocked, "verify", "mini")
+    assert ceremony.holds(unlocked)["lock mini"] is True
+    analysis(unlocked, code=0)
+
+
+def test_an_amendment_cannot_be_rewritten_to_have_come_before_data(unlocked):
+    move_threshold(unlocked)
+    kvexp(unlocked, "amend", "mini", "R", *WHY, "--data-seen", "the verdicts")
+    statement = unlocked / "preregistration/mini/amendments/R-1/amendment.toml"
+    statement.write_text(
+        statement.read_text().replace("after-data", "before-data").replace("attempts = 2", "attempts = 0")
+    )
+    manifest = unlocked / "preregistration/mini/seals/R.sha256"
+    files = dict(read_manifest(manifest).files)
+    manifest.write_bytes(seal.manifest(unlocked, files).body)
+    kvexp(unlocked, "verify", "mini", code=4)
+    assert "before-data" in analysis(unlocked, code=4)
+
+
+def test_a_lock_needs_a_reason_that_says_something(unlocked):
+    shutil.rmtree(ceremony.shard(unlocked, 1))
+    assert "needs a reason" in kvexp(unlocked, "lock", "mini", "--incomplete", " ", code=2)

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests import project
 from tests.prereg import ceremony
 from tests.prereg.ceremony import analysis, kvexp
 
@@ -275,3 +276,57 @@ def test_what_stands_in_the_evidence_is_true_of_other_seals_only(locked):
     forged["seals"][0]["seal"] = "0" * 64
     path.write_text(json.dumps(forged))
     assert "UNWITNESSED" in analysis(locked, code=0)
+
+
+def test_attempts_from_before_the_stamp_do_not_count(fresh):
+    """Sealed, run, and stamped afterwards: nothing shows that the registration came first."""
+    kvexp(fresh, "seal", "mini")
+    kvexp(fresh, *RUN)
+    kvexp(fresh, "lock", "mini")
+    assert "they will not count" in kvexp(fresh, "stamp", "mini", "R", "--own")
+    _, holds = verified(fresh)
+    assert holds["R before its data"] is None
+    assert "PREVIEW KILLED" in analysis(fresh, code=0)
+    verified(fresh, "--replay", "6", "--seed", "1", code=4)
+
+
+def test_data_first_then_a_seal_that_the_headers_are_made_to_name(fresh):
+    kvexp(fresh, *RUN)
+    kvexp(fresh, "seal", "mini")
+    kvexp(fresh, "stamp", "mini", "--own")
+    seal = hashlib.sha256((fresh / "preregistration/mini/seals/R.sha256").read_bytes()).hexdigest()
+    for anchor, code in (("unanchored", 0), ("f" * 64, 4)):
+        for number in (0, 1):
+            path = ceremony.shard(fresh, number) / "attempt-001.json"
+            edit(path, lambda one, anchor=anchor: {**one, "seal": seal, "anchor": anchor})
+        verified(fresh, code=code)
+    assert "EVIDENCE FAILS" in analysis(fresh, code=4)
+
+
+def test_10_scores_of_arms_that_draw_nothing_are_scored_again(unlocked):
+    for number in (0, 1):
+        shard = ceremony.shard(unlocked, number)
+        edit(
+            shard / "generations.jsonl",
+            lambda row: {**row, "score_value": 1.0} if row["arm"] == "topk" else row,
+        )
+        close_again(shard)
+    said, holds = verified(unlocked, "--replay", "1", "--seed", "1", code=4)
+    assert holds["replay"] is False
+    assert "topk" in said
+
+
+def test_17_a_claim_that_is_registered_after_its_data_is_told(locked):
+    claim = ceremony.REGISTRATION[ceremony.REGISTRATION.index("[claim.S3]") :].replace("S3", "S2")
+    head = ceremony.REGISTRATION[: ceremony.REGISTRATION.index("[claim.S3]")]
+    head = head.replace('id = "R"', 'id = "S"\nparent = "R"').replace(
+        'suites = ["mini"]', 'suites = ["later"]'
+    )
+    shutil.copyfile(locked / "analysis/claims/s3.py", locked / "analysis/claims/s2.py")
+    ceremony.register(locked, "S", head + claim)
+    project.write(locked, "suite/later", ceremony.SUITE.format(name="later"))
+    project.write(locked, "study/mini", project.STUDY.replace("[mini]", "[mini, later]"))
+    kvexp(locked, "seal", "mini", "S")
+    said, holds = verified(locked)
+    assert holds["claim S2"] is None
+    assert "it reads mini" in said
