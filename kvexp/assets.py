@@ -107,7 +107,10 @@ def _digest_of_state(path: Path, _size: int, _mtime_ns: int) -> str:
 
 def _default_cache() -> Path:
     if own := os.environ.get("KVEXP_CACHE"):
-        return Path(own).expanduser()
+        try:
+            return Path(own).expanduser()
+        except RuntimeError as error:  # a user whose home is unknown
+            raise InputError(f"KVEXP_CACHE is {own!r}: {error}") from None
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(xdg):  # the XDG specification says to ignore a relative one
         return Path(xdg) / "kvexp"

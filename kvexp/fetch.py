@@ -8,8 +8,9 @@ library keeps nothing of it that another process could use.
 import logging
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from kvexp.weights import INDEX, SINGLE, TOKENIZERS, gigabytes
 TEXT_FILES = re.compile(r"[^/]+\.(json|jinja)|tokenizer\.model|merges\.txt|vocab\.txt")
 PICKLED = re.compile(r"[^/]+\.(bin|pt|pth|pkl|ckpt|h5|msgpack)")
 ASK_SECONDS = 10  # for an answer of the hub
+STALE_SECONDS = 3600  # a download under way writes all the time; an older part belongs to a killed one
 
 
 class Unreachable(InputError):
@@ -197,6 +199,9 @@ def _fetch(missing: list[Item], console: Console, dry_run: bool) -> dict[str, st
                 raise
             except InputError as error:
                 failed[item.name] = str(error)
+        if not dry_run:
+            for item in missing:
+                _remove_leftovers(item)
         free = _free()
         to_load = sum(_bytes(files) for _, _, files in plans.values())
         _print_sizes(plans, to_load, free, console)
@@ -334,6 +339,15 @@ def _download(item: Item, commit: str, name: str, advance: Callable[[float], obj
             force_download=damaged is not None,
             tqdm_class=_bar(advance),
         )
+
+
+def _remove_leftovers(item: Item) -> None:
+    """Parts of files that a killed fetch left: the library never goes on with them, nor removes them."""
+    blobs = _cache() / f"{item.kind}s--{item.repo.replace('/', '--')}" / "blobs"
+    for path in blobs.glob("*.incomplete"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
 
 
 def _bar(advance: Callable[[float], object]) -> Any:

@@ -23,6 +23,7 @@ from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, Under, run_shard
+from kvexp.folders import own_folder
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
@@ -46,7 +47,7 @@ def model_source(model: ModelConf) -> str:
         return str(embedded_model())
     if hub.is_hub(model):
         return str(hub.model_folder(model))
-    folder = Path(model.source).expanduser()
+    folder = own_folder(model)
     if not (folder / "config.json").is_file():
         raise InputError(
             f"model {model.name!r} is not there: {folder} has no config.json (set model.{model.name}.source)"

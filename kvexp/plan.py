@@ -4,21 +4,20 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from kvexp.compose import Selection
-from kvexp.config import AttentionConf, ModelConf, SuiteConf, is_folder
+from kvexp.config import AttentionConf, SuiteConf, is_folder
 from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
+from kvexp.folders import check_folder
 from kvexp.grid import chosen, expected_minutes, shards
 from kvexp.launch import model_source
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.terminal import printable
-from kvexp.weights import lacking
 
 
 def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -86,19 +85,6 @@ class _Lacks:
         models = {f"model {s.model.name}": self.model(s.model.name) for s in made}
         tasks = {f"data of {name}": self.task(name, suite) for name in {s.task.name: 0 for s in made}}
         return {name: error for name, error in {**models, **tasks}.items() if error is not None}
-
-
-def check_folder(model: ModelConf) -> None:
-    """Raises InputError for a local folder that is not there or not whole, naming the override."""
-    other = f"set model.{model.name}.source to another folder"
-    try:
-        folder = Path(model.source).expanduser()
-    except RuntimeError as error:  # a user whose home is unknown
-        raise InputError(f"model {model.name}: {model.source}: {error}: {other}") from None
-    if not folder.is_dir():
-        raise InputError(f"model {model.name}: the folder {folder} is missing: make it, or {other}")
-    if (name := lacking(folder)) is not None:
-        raise InputError(f"model {model.name}: {name} is missing in {folder} or damaged: add it, or {other}")
 
 
 def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_Lacks") -> Iterator[str]:

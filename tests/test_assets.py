@@ -94,6 +94,9 @@ def test_where_the_cache_lies(converter, monkeypatch, tmp_path):
     assert assets.embedded_model().parent == tmp_path / "xdg/kvexp"
     monkeypatch.setenv("KVEXP_CACHE", str(tmp_path / "own"))
     assert assets.embedded_model().parent == tmp_path / "own"
+    monkeypatch.setenv("KVEXP_CACHE", "~no-such-user/x")
+    with pytest.raises(InputError, match="KVEXP_CACHE is '~no-such-user/x'"):
+        assets.embedded_model()
 
 
 def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):

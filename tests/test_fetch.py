@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import random
 import re
 import socket
@@ -279,7 +280,12 @@ def test_what_a_killed_fetch_left_is_of_no_use(hub, here, tmp_path):
     digest = hashlib.sha256(data_zip()).hexdigest()
     for name in (f"{digest}.incomplete", f"{digest}.0123abcd.incomplete"):
         (blobs / name).write_bytes(data_zip()[:15_000_000])
+    old, young = sorted(blobs.iterdir())
+    os.utime(old, (0, 0))
+    assert here("fetch", *words, "--dry-run")[0] == 0
+    assert old.exists()
     assert here("fetch", *words)[0] == 0
+    assert (old.exists(), young.exists()) == (False, True)  # the younger one may be of a fetch that runs
     assert [r for method, path, r in hub.asked if method == "GET" and "/resolve/" in path] == [None]
 
 

@@ -156,6 +156,8 @@ def test_where_a_model_comes_from(tmp_path, monkeypatch):
             InputError, match=r"model 'm' is not there: .*no config.json \(set model\.m\.source\)"
         ):
             source(missing)
+    with pytest.raises(InputError, match=r"model m: ~no-such-user/x: .*set model\.m\.source"):
+        source("~no-such-user/x")
 
 
 def test_a_job_can_travel_to_a_worker(job, tmp_path):
