@@ -18,7 +18,7 @@ from kvexp.errors import KvexpError
 from kvexp.prereg.seal import read_bytes
 
 FORMAT = "kvexp-trust/1"
-MAX_TOML = 16 * 1024
+MAX_TOML = 8 * 1024
 MAX_PEM = 64 * 1024
 MAX_ROOTS = 4
 NAME_PATTERN = r"\A[a-z][a-z0-9-]{0,39}\Z"  # no dot: R.<name>.tsr must split in one way
