@@ -213,6 +213,7 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
         select(parsed.overrides, root),
         root,
         console,
+        overrides=parsed.overrides,
         is_registered=not parsed.unregistered,
         allow_dirty=parsed.allow_dirty,
     )

@@ -21,9 +21,9 @@ from kvexp.assets import embedded_model, model_digest
 from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
+from kvexp.folders import own_folder
 from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, Under, run_shard
-from kvexp.folders import own_folder
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
