@@ -113,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     add("status", _status, "Show how far each shard is.", overrides, as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", overrides)
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
+    verdicts.add_argument(
+        "--registration",
+        type=Path,
+        metavar="DIR",
+        help="folder of registrations (default: those of the study), unless they are locked with the logs",
+    )
     _add_registration_verbs(add, overrides, as_json)
     attempt = add("try", _try, "Answer one question through chosen arms, beside their signals.", overrides)
     attempt.add_argument("--file", type=Path, required=True, help="text file with the context; - reads stdin")
@@ -213,6 +219,7 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
         select(parsed.overrides, root),
         root,
         console,
+        overrides=parsed.overrides,
         is_registered=not parsed.unregistered,
         allow_dirty=parsed.allow_dirty,
     )
@@ -222,11 +229,14 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     from dataclasses import asdict
 
     from kvexp.compose import project_root, select
+    from kvexp.started import refuse_unstarted
     from kvexp.status import print_status, study_status
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    rows = study_status(selection, root / "results" / selection.study.name)
+    results = root / "results" / selection.study.name
+    refuse_unstarted(results, parsed.overrides)
+    rows = study_status(selection, results)
     if parsed.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
     else:
@@ -237,14 +247,16 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.prereg.home import home_of
+    from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
     home = home_of(selection, root)
+    refuse_unstarted(home.results, parsed.overrides)
     command = [sys.executable, "-m", "analysis", str(Path("results") / home.study)]
-    if (
-        home.prefix != f"preregistration/{home.study}"
-    ):  # a renamed grid is judged by the claims that it varies
+    if parsed.registration is not None:  # the analysis runs in another folder
+        command += ["--registration", str(parsed.registration.absolute())]
+    elif home.prefix != f"preregistration/{home.study}":  # a renamed grid is judged by the claims it varies
         command += ["--registration", home.prefix]
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode

@@ -195,6 +195,7 @@ class ModelConf:
         chat: render prompts through the chat template.
         layers: attention layers; with query_heads, the cells of an attention suite.
         query_heads: query heads of a layer.
+        gated: the hub gives it only to accounts that have accepted its licence.
     """
 
     name: str = MISSING
@@ -204,6 +205,7 @@ class ModelConf:
     chat: bool = True
     layers: int | None = None
     query_heads: int | None = None
+    gated: bool = False
 
     def __post_init__(self) -> None:
         if any(n is not None and n < 1 for n in (self.layers, self.query_heads)):

@@ -24,7 +24,11 @@ from kvexp.compose import Selection
 from kvexp.config import ModelConf, TaskConf
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched
 from kvexp.families import family_of
+from kvexp.grid import chosen, shards
 from kvexp.launch import model_source
+from kvexp.missing import GATED, lines
+from kvexp.missing import missing as missing_of
+from kvexp.overrides import needed
 from kvexp.tasks import HubFile, Task
 from kvexp.terminal import printable
 from kvexp.weights import INDEX, SINGLE, TOKENIZERS, gigabytes
@@ -51,6 +55,7 @@ class Item:
         kind: `model` or `dataset`.
         choose: which of its files, by their names.
         is_there: whether the cache holds all of them; asks no network.
+        is_gated: said by the configuration; the hub has the last word.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Item:
     kind: str
     choose: Callable[[list[str]], list[str]]
     is_there: Callable[[], bool]
+    is_gated: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,11 @@ def fetch(selection: Selection, console: Console, dry_run: bool = False) -> int:
     failed = _prepare_local(models, dry_run)
     missing = [item for item in _items(models, tasks) if not item.is_there()]
     if missing:
-        failed |= _fetch(missing, console, dry_run)
+        try:
+            failed |= _fetch(missing, console, dry_run)
+        except Unreachable:
+            _print_without_sizes(selection, failed, console)
+            raise
     if dry_run:
         return _report(failed, "nothing was downloaded, because of --dry-run", console)
     for name, reason in _verify(selection, models, tasks).items():
@@ -86,13 +96,12 @@ def fetch(selection: Selection, console: Console, dry_run: bool = False) -> int:
     return _report(failed, there, console)
 
 
-def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
-    """Models and tasks of the chosen suites, each once, in the study's order."""
-    names = selection.chosen
-    suites = [s for s in selection.suites if s.name in names["suite"]]
-    models = {m.name: m for s in suites for m in selection.models_of(s.name) if m.name in names["model"]}
-    tasks = {t: selection.tasks[t] for s in suites for t in s.tasks if t in names["task"]}
-    return list(models.values()), list(tasks.values())
+def _print_without_sizes(selection: Selection, failed: dict[str, str], console: Console) -> None:
+    """What is known to be missing without asking the hub."""
+    found = missing_of(selection, chosen(shards(selection, "assume", {}), selection))
+    console.print("missing here; sizes are asked of the hub:")
+    for line in (*lines(found), *failed.values()):
+        console.print(f"  {printable(line)}", markup=False)
 
 
 def _prepare_local(models: list[ModelConf], dry_run: bool) -> dict[str, str]:
@@ -126,7 +135,7 @@ def _model_item(model: ModelConf) -> Item:
 
     name = f"model {model.name}"
     where = f"model.{model.name}"
-    return Item(name, where, model.source, model.revision, "model", model_files, is_there)
+    return Item(name, where, model.source, model.revision, "model", model_files, is_there, model.gated)
 
 
 def _data_item(source: HubFile, readers: dict[str, Task]) -> Item:
@@ -270,9 +279,12 @@ def _print_sizes(
         table.add_column(column, justify="right")
     for item, commit, files in plans.values():
         n = sum(not file.is_there for file in files)
-        table.add_row(item.name, item.repo, commit[:12], str(n), gigabytes(_bytes(files)))
+        name = f"{item.name} (gated)" if item.is_gated else item.name
+        table.add_row(name, item.repo, commit[:12], str(n), gigabytes(_bytes(files)))
     if plans:
         console.print(table)
+        if any(item.is_gated for item, _, _ in plans.values()):
+            console.print(GATED)
         room = "unknown" if free is None else gigabytes(free)
         console.print(f"{gigabytes(to_load)} in all, {room} free in {_cache()}")
         console.print("whole files stay if this is killed; the one under way begins again")

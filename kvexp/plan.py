@@ -1,21 +1,20 @@
 """`kvexp plan`: what a study consists of, before anything runs, and what of it is not on this machine."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from kvexp.compose import Selection
-from kvexp.config import AttentionConf, SuiteConf, is_folder
-from kvexp.errors import InputError, NotFetched
+from kvexp.config import AttentionConf, SuiteConf
+from kvexp.errors import NotFetched
 from kvexp.families import family_of
-from kvexp.folders import check_folder
 from kvexp.grid import chosen, expected_minutes, shards
-from kvexp.launch import model_source
+from kvexp.missing import Lacks, Missing, lines, missing, summary
+from kvexp.overrides import fetch_command, notes, own_rates
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.terminal import printable
 
@@ -24,17 +23,18 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
     """Counts by suite, task and arm, and minutes expected from measured rates (null without one).
 
     Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
-    are the words that made the selection: the command that gets what is missing repeats them. A suite's
-    `by_hand` names what of its `missing` no command gets.
+    are the words that made the selection: the command that gets what is missing repeats them, and `notes`
+    say what they do not do. A suite's `by_hand` names what of its `missing` no command gets.
     """
-    made = chosen(shards(selection, "assume"), selection)
-    minutes = [expected_minutes(shard, selection.cluster) for shard in made]
-    lacks = _Lacks(selection)
+    made = chosen(shards(selection, "assume", {}), selection)
+    cluster = own_rates(selection, overrides)
+    minutes = [expected_minutes(shard, cluster) for shard in made]
+    lacks = Lacks(selection)
+    absent = missing(selection, made, lacks)
     suites = [
-        _suite(name, selection, [s for s in made if s.suite == name], lacks)
+        _suite(name, replace(selection, cluster=cluster), [s for s in made if s.suite == name], lacks)
         for name in dict.fromkeys(shard.suite for shard in made)
     ]
-    to_fetch = any(suite["missing"].keys() - suite["by_hand"] for suite in suites)
     return {
         "study": selection.study.name,
         "cluster": selection.cluster.name,
@@ -43,51 +43,14 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
         "cells": sum(map(_cells, made)),
         "expected_minutes": _total(minutes),
         "suites": suites,
-        "fetch": shlex.join(["kvexp", "fetch", *_fetch_words(overrides)]) if to_fetch else None,
+        "missing": [asdict(one) for one in absent],
+        "fetch": None if all(one.by_hand for one in absent) else fetch_command(selection, overrides),
+        "notes": notes(selection, overrides),
         "shard_ids": [shard.shard_id for shard in made],
     }
 
 
-def _fetch_words(overrides: Sequence[str]) -> list[str]:
-    return [word for word in overrides if not word.startswith("cluster")]
-
-
-class _Lacks:
-    """What a suite's models and tasks lack on this machine: names with the error that says why."""
-
-    def __init__(self, selection: Selection) -> None:
-        self.selection = selection
-        self.model = cache(self._model)
-
-    def _model(self, name: str) -> InputError | None:
-        model = next(m for m in self.selection.models if m.name == name)
-        if model.source == "embedded":  # comes with the installation, and is converted when it is needed
-            return None
-        try:
-            if is_folder(model.source):
-                check_folder(model)
-            else:
-                model_source(model)
-        except InputError as error:
-            return error
-        return None
-
-    def task(self, name: str, suite: SuiteConf | AttentionConf) -> NotFetched | None:
-        conf = self.selection.tasks[name]
-        try:
-            family = family_of(conf)
-            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-        except NotFetched as error:
-            return error
-        return None
-
-    def __call__(self, suite: SuiteConf | AttentionConf, made: list[Shard]) -> dict[str, InputError]:
-        models = {f"model {s.model.name}": self.model(s.model.name) for s in made}
-        tasks = {f"data of {name}": self.task(name, suite) for name in {s.task.name: 0 for s in made}}
-        return {name: error for name, error in {**models, **tasks}.items() if error is not None}
-
-
-def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_Lacks") -> Iterator[str]:
+def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: Lacks) -> Iterator[str]:
     """What task families say about the suite's tasks, where their data are on this machine."""
     for name in suite.tasks:
         conf = selection.tasks[name]
@@ -97,9 +60,9 @@ def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: "_La
                 yield remark
 
 
-def _suite(name: str, selection: Selection, made: list[Shard], lacks: _Lacks) -> dict[str, Any]:
+def _suite(name: str, selection: Selection, made: list[Shard], lacks: Lacks) -> dict[str, Any]:
     suite = next(s for s in selection.suites if s.name == name)
-    missing = lacks(suite, made)
+    absent = lacks(suite, made)
     return {
         "suite": name,
         "models": list(dict.fromkeys(shard.model.name for shard in made)),
@@ -112,8 +75,8 @@ def _suite(name: str, selection: Selection, made: list[Shard], lacks: _Lacks) ->
         "cells": sum(map(_cells, made)),
         "cells_by_budget": _by_budget(made),
         "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
-        "missing": {name: str(error) for name, error in missing.items()},
-        "by_hand": [name for name, error in missing.items() if not isinstance(error, NotFetched)],
+        "missing": {name: str(error) for name, error in absent.items()},
+        "by_hand": [name for name, error in absent.items() if not isinstance(error, NotFetched)],
         "remarks": list(_remarks(selection, suite, lacks)),
     }
 
@@ -173,13 +136,22 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
     )
     for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
         console.print(remark, markup=False)
-    for s in suites:
-        if to_fetch := [name for name in s["missing"] if name not in s["by_hand"]]:
-            console.print(f"not on this machine, for suite {s['suite']}: {', '.join(to_fetch)}")
-    for reason in dict.fromkeys(s["missing"][name] for s in suites for name in s["by_hand"]):
-        console.print(printable(reason), markup=False)
-    if plan["fetch"]:
-        console.print(f"to get it, where there is a network: {plan['fetch']}")
+    _print_missing([Missing(**one) for one in plan["missing"]], plan["fetch"], console)
+    for note in plan["notes"]:
+        console.print(printable(note), markup=False)
+
+
+def _print_missing(absent: list[Missing], fetch: str | None, console: Console) -> None:
+    """Everything once, whichever suites need it."""
+    if fetch is not None:
+        console.print(f"not on this machine: {summary([one for one in absent if not one.by_hand])}")
+        for line in lines(absent):
+            console.print(f"  {printable(line)}", markup=False)
+    for one in absent:
+        if one.by_hand:
+            console.print(printable(one.reason), markup=False)
+    if fetch is not None:
+        console.print(printable(f"to get it, where there is a network: {fetch}"), markup=False)
 
 
 def _print_counts(axis: str, what: str, key: str, suites: list[dict[str, Any]], console: Console) -> None:

@@ -18,9 +18,9 @@ from kvexp.questions import Asked, questions_digest
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.resolved import Shard
 from kvexp.shard_log import is_file, on_disk, replace
+from kvexp.started import GRID, begun
 from kvexp.tasks import Question, Task
 
-GRID = "grid.jsonl"
 T = TypeVar("T")
 
 
@@ -50,11 +50,11 @@ def write_grid(results: Path, made: list[Shard], left_out: Collection[str] = ())
 
 
 def _refuse_changed(path: Path, there: bytes, body: bytes) -> None:
-    begun = _begun(path.parent)
-    if not begun:
+    suites = begun(path.parent)
+    if not suites:
         return
     before, after = _by_suite(path, there), _by_suite(path, body)
-    for suite in begun:
+    for suite in suites:
         if before.get(suite) != after.get(suite):
             raise IntegrityError(
                 f"{path} expects other rows of suite {suite} than this configuration, and the suite has been "
@@ -100,11 +100,6 @@ def _grid_line(path: Path, number: int, line: bytes, kind: type[T]) -> T:
         raise IntegrityError(f"{path}:{number} is no line of a grid: restore the file") from None
 
 
-def _begun(results: Path) -> list[str]:
-    """Suites that have an attempt: until then, nothing depends on what was prepared."""
-    return sorted({path.parent.parent.name for path in results.glob("*/*/attempt-*.json")})
-
-
 def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callable[[str], Any]) -> None:
     """Write examples/<suite>.<model>.<task>.jsonl for the given shards where it is missing.
 
@@ -125,7 +120,7 @@ def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) 
     questions = _questions(shard, family, load_tokenizer)
     if _holds(path, family, questions):
         return
-    if path.exists() and shard.suite in _begun(path.parent.parent):
+    if path.exists() and shard.suite in begun(path.parent.parent):
         raise IntegrityError(
             f"{path} holds other examples than this configuration: go back to it, or give the new study a "
             "name of its own with study.name=NAME"

@@ -48,7 +48,8 @@ class Shard(ABC):
     def resolved(self) -> dict[str, Any]:
         """The shard as plain data, in full; a model's folder is known by its digest, not its path."""
         plain = {"version": SHARD_VERSION, **asdict(self)}
-        for name in ("layers", "query_heads"):  # they follow from the model; an attention shard states them
+        # They follow from the model; an attention shard states the first two.
+        for name in ("layers", "query_heads", "gated"):
             del plain["model"][name]
         del plain["task"]["data_dir"]  # what was read from there is known by its digests in examples/
         if is_folder(self.model.source):

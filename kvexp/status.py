@@ -14,8 +14,9 @@ from kvexp.errors import InputError, IntegrityError
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
 from kvexp.launch import folder_of
-from kvexp.prepare import GRID, written_ids
+from kvexp.prepare import written_ids
 from kvexp.resolved import Shard
+from kvexp.started import GRID
 from kvexp.terminal import printable
 
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import is_folder
-from kvexp.errors import IntegrityError
+from kvexp.errors import InputError, IntegrityError, NotFetched
 from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
+from kvexp.missing import lines, missing, summary
+from kvexp.overrides import fetch_command, notes
 from kvexp.prepare import write_examples, write_grid
 from kvexp.prereg.chain import UNREGISTERED
 from kvexp.prereg.gate import gate
@@ -34,6 +36,7 @@ def submit(
     root: Path,
     console: Console,
     *,
+    overrides: Sequence[str] = (),
     is_registered: bool = True,
     allow_dirty: bool = False,
 ) -> int:
@@ -43,11 +46,13 @@ def submit(
         selection: the study and what was chosen of it.
         root: of the repository.
         console: where progress is shown.
+        overrides: the words that made the selection, for the command that gets what is missing.
         is_registered: if not, nothing is checked against seals, and the logs go to results/scratch, which no
             analysis reads.
         allow_dirty: run sealed suites although tracked files differ from their commit.
     """
     results = root / "results" / ("." if is_registered else SCRATCH) / selection.study.name
+    _refuse_missing(selection, results, overrides)
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
@@ -63,6 +68,8 @@ def submit(
     _refuse_others(results, [s for s in wanted if s not in todo], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
         console.print(note)
+    for note in notes(selection, overrides):
+        console.print(printable(note), markup=False)
     where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
@@ -78,6 +85,23 @@ def submit(
         events = launch.run_local(jobs, logs, selection.cluster)
     logs_of = [launch.folder_of(results, s) / s.log for s in todo]
     return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
+
+
+def _refuse_missing(selection: Selection, results: Path, overrides: Sequence[str]) -> None:
+    """Raises NotFetched or InputError that names everything at once; complete shards need no model."""
+    made = chosen(shards(selection, "assume", {}), selection)
+    models = {f"model {shard.model.name}" for shard in made if not launch.is_complete(results, shard)}
+    found = [
+        one for one in missing(selection, made) if not one.name.startswith("model ") or one.name in models
+    ]
+    command = fetch_command(selection, overrides)
+    if len(found) == 1 and not found[0].by_hand:
+        raise NotFetched(f"{found[0].reason}; here that is `{command}`")
+    if len(found) < 2:  # loading says best what is wrong with a folder
+        return
+    by_hand = [one.reason for one in found if one.by_hand]
+    get = "" if len(by_hand) == len(found) else f"; to fetch, where there is a network: `{command}`"
+    raise InputError(f"missing here: {summary(found)}{get}", [*lines(found), *by_hand])
 
 
 def _refuse_others(results: Path, complete: list[Shard], under: Mapping[str, Under]) -> None:

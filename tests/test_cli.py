@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,9 +96,25 @@ def test_the_real_command_from_below_the_root_into_a_pipe_that_closes(root):
 
 def test_verdicts_pass_on_what_the_analysis_says(root):
     """A copy without the analysis: the command must neither hide that nor invent a verdict."""
+    project.results(root).mkdir(parents=True, exist_ok=True)
+    (project.results(root) / "grid.jsonl").touch()
     run = project.kvexp(root, "verdicts", "study=mini")
-    assert run.returncode != 0
+    assert run.returncode not in (0, 3)
     assert "SURVIVED" not in run.stdout
+
+
+def test_the_folder_of_registrations_is_passed_on(root, monkeypatch):
+    """As the user's own folder means it: the analysis runs in the project's."""
+    project.results(root).mkdir(parents=True, exist_ok=True)
+    (project.results(root) / "grid.jsonl").touch()
+    monkeypatch.chdir(root / "conf")
+    called = []
+    monkeypatch.setattr(
+        "kvexp.cli.subprocess.run",
+        lambda command, **_: called.append(command) or SimpleNamespace(returncode=3),
+    )
+    assert main(["verdicts", "study=mini", "--registration", "claims"]) == 3
+    assert called[0][2:] == ["analysis", "results/mini", "--registration", str(root / "conf/claims")]
 
 
 @pytest.mark.parametrize(

@@ -212,6 +212,7 @@ def test_fetched_once_then_everything_runs_without_network(hub, kvexp, here, dea
 
 
 def test_every_failure_has_its_reason_and_what_can_be_fetched_is(hub, here, root, tmp_path):
+    project.write(root, "model/gated", f"{(root / 'conf/model/gated.yaml').read_text()}gated: true\n")
     names = ["gated", "nowhere", "unknown", "pickled", "foreign", "good"]
     project.write(root, "study/hub", STUDY.replace("[good]", f"[{', '.join(names)}]"))
     code, said, _ = here("fetch", "study=hub", "--dry-run")
@@ -305,7 +306,11 @@ def test_a_damaged_file_is_no_model_and_comes_again(hub, here, tmp_path):
 def test_without_network_one_sentence_says_so_at_once(kvexp, dead_url):
     start = time.monotonic()
     run = kvexp("fetch", "study=hub", url=dead_url)
-    assert (run.returncode, run.stdout) == (2, "")
+    assert run.returncode == 2
+    assert (
+        "  model good, for hub: 'own/good' at 1f1f1f1f1f1f\n  data of hotpotqa, for hub: data.zip"
+        in run.stdout
+    )
     assert f"the hub at {dead_url} cannot be reached" in project.one_sentence(run.stderr)
     assert time.monotonic() - start < 30  # the library would wait for half a minute, twice
 
@@ -330,7 +335,14 @@ def test_a_branch_is_found_again_under_its_name(hub, here, root):
 def test_submit_and_try_never_ask_the_network(hub, here, root):
     code, _, error = here("submit", "study=hub", "task=words", "cluster=debug")
     assert (code, hub.asked) == (2, [])
-    assert re.search("is not on this machine.*kvexp fetch", project.one_sentence(error))
+    assert re.search(
+        "is not on this machine.*here that is `kvexp fetch study=hub task=words`", project.one_sentence(error)
+    )
+    code, _, error = here("submit", "study=hub", "cluster=debug")  # all of it at once
+    assert (code, hub.asked) == (2, [])
+    assert re.search(
+        r"1 model and 1 file of data; .*`kvexp fetch study=hub`\n.*model good.*\n.*hotpotqa", error
+    )
     (root / "text.txt").write_text("The cat is grey.")
     code, _, error = here("try", "study=hub", "--file", "text.txt", "--question", "Which colour?")
     assert (code, hub.asked) == (2, [])

@@ -105,7 +105,15 @@ def test_the_paper_s_plan_says_the_same_in_print_and_in_json_and_what_is_missing
     }
     assert len(missing["6k"]) == 4 + 4  # the passcodes need no data
     assert made["fetch"] == "kvexp fetch study=paper"
-    assert "for suite needle: model qwen2.5-1.5b\n" in shown
+    assert "not on this machine: 8 models and 1 file of data\n" in shown
+    told = shown[shown.index("not on this machine") : shown.index("to get it")]
+    assert [told.count(f"  model {name}") for name in ("qwen2.5-1.5b, for attention, needle, ruler", "")] == [
+        1,
+        8,
+    ]
+    assert told.count("(gated), for ruler") == told.count("(gated), for 6k, 16k, no-context") == 2
+    assert told.count("data.zip of 'THUDM/LongBench'") == told.count("hf auth login") == 1
+    assert [one["gated"] for one in made["missing"]].count(True) == 4
     assert "kvexp fetch study=paper\n" in shown
 
 
@@ -141,9 +149,14 @@ def test_what_is_missing_of_either_kind_is_told_apart(bare):
     assert len(suite["missing"]) == 8
     out = io.StringIO()
     print_plan(made, Console(file=out, width=1000))
-    (line,) = [line for line in out.getvalue().splitlines() if line.startswith("not on this machine")]
-    assert "qwen2.5-7b" not in line
-    assert "model mistral-7b-instruct-v0.3" in line
+    told, _, rest = (
+        out.getvalue()
+        .partition("not on this machine: 3 models and 1 file of data\n")[2]
+        .partition("model qwen2.5-7b-instruct: ")
+    )
+    assert told.count("\n") == 5
+    assert "model mistral-7b-instruct-v0.3 (gated), for 6k: " in told
+    assert rest.startswith("the folder /no/such/folder is missing")
     assert "model qwen2.5-7b-instruct: the folder /no/such/folder is missing" in out.getvalue()
 
 
@@ -151,6 +164,58 @@ def test_the_command_that_gets_what_is_missing_repeats_the_choice_but_not_the_cl
     words = ["study=paper", "suite=6k", "model=qwen2.5-7b-instruct", "cluster.workers=2"]
     made = study_plan(select(words, ROOT), words)
     assert made["fetch"] == "kvexp fetch study=paper suite=6k model=qwen2.5-7b-instruct"
+
+
+def test_the_fetch_line_has_a_data_dir_only_if_the_data_would_come_without_it(bare, tmp_path):
+    for name in ("hotpotqa", "2wikimqa", "multifieldqa_en", "passage_retrieval_en"):
+        line = {"_id": "r", "input": "What?", "context": "This.", "answers": ["x"]}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(line))
+    data = f"task.data_dir={tmp_path}"
+    for suite, kept in (("needle", ""), ("6k", f" {data}")):
+        words = ["study=paper", f"suite={suite}", data]
+        made = study_plan(select(words, ROOT), words)
+        assert made["fetch"] == f"kvexp fetch study=paper suite={suite}{kept}"
+        idle = f"{data} changes nothing: no chosen suite has such a task that reads data"
+        assert made["notes"] == ([] if kept else [idle])
+
+
+def test_files_that_a_folder_lacks_are_named_all_at_once(bare, tmp_path):
+    words = ["study=longbench-small", f"task.data_dir={tmp_path}"]
+    made = study_plan(select(words, ROOT), words)
+    assert made["fetch"] is None
+    assert [one["by_hand"] for one in made["missing"]] == [True] * 6
+    assert all(f"{tmp_path} has neither " in one["reason"] for one in made["missing"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["study=demo", f"model.smollm2-135m.revision={'a' * 40}"], "the embedded model has no revision"),
+        (
+            ["study=paper", "suite=needle", "model.qwen2.5-1.5b.revision=main"],
+            "revision 'main' is not pinned",
+        ),
+        (["study=paper", "suite=needle", "model.revision=null"], "revision 'main' is not pinned"),
+        (["study=demo", "model.smollm2-135m.source=org/x"], "logs and verdicts call org/x by this name"),
+        (["study=demo", "task.data_dir=/x"], "task.data_dir=/x changes nothing"),
+        (["study=demo", "suite.n_examples=3"], None),
+        (["study=paper", "suite=needle", "model.llama-3.1-8b.revision=main"], None),  # is not chosen
+    ],
+)
+def test_words_that_do_not_do_what_they_seem_to(bare, words, said):
+    told = study_plan(select(words, ROOT), words)["notes"]
+    assert not told if said is None else said in told[-1], told
+
+
+def test_other_weights_under_a_shipped_name_are_not_timed_by_its_rate(tiny_folder):
+    words = ["study=demo", f"model.smollm2-135m.source={tiny_folder}"]
+    rates = [
+        f"cluster.rates.smollm2-135m.{name}=7" for name in ("prefill_tokens_per_s", "decode_steps_per_s")
+    ]
+    for added, is_timed in (([], False), (rates, True)):
+        made = study_plan(select(words + added, ROOT), words + added)
+        assert (made["expected_minutes"] is not None) == is_timed
+        assert all((suite["expected_minutes"] is not None) == is_timed for suite in made["suites"])
 
 
 def test_a_local_folder_of_fewer_records_is_remarked(tmp_path):

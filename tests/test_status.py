@@ -145,7 +145,22 @@ def test_asking_changes_nothing(root, status):
     assert {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in root.rglob("*") if p.is_file()} == before
 
 
-def test_a_study_that_was_never_submitted_is_waiting(status):
+def test_of_a_study_that_was_never_submitted_the_verbs_say_how_to(root, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    words = ["study=mini", "study.name=never", "model.tiny.source=/it does not matter"]
+    for verb in ("status", "verdicts"):
+        assert main([verb, *words, "cluster=debug"]) == 3
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err == (
+            "kvexp: nothing has been run: kvexp submit study=mini study.name=never "
+            "'model.tiny.source=/it does not matter'\n"
+        )
+
+
+def test_a_study_that_is_prepared_and_not_begun_is_waiting(root, status):
+    (root / "results/never").mkdir()
+    (root / "results/never/grid.jsonl").write_bytes((results(root) / "grid.jsonl").read_bytes())
     out = status("study.name=never")
     assert out.count("waiting") == 2
     assert "0 of 2 shards complete, 0 of 28 rows" in out

@@ -1,0 +1,103 @@
+"""Words of a command beyond the grid: which change nothing, which lend a name to other weights."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kvexp import hub
+from kvexp.compose import Selection
+from kvexp.config import ClusterConf, ModelConf, TaskConf, is_folder
+from kvexp.errors import InputError
+from kvexp.families import family_of
+
+
+def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
+    """Models and tasks of the chosen suites, each once, in the study's order."""
+    names = selection.chosen
+    suites = [s for s in selection.suites if s.name in names["suite"]]
+    models = {m.name: m for s in suites for m in selection.models_of(s.name) if m.name in names["model"]}
+    tasks = {t: selection.tasks[t] for s in suites for t in s.tasks if t in names["task"]}
+    return list(models.values()), list(tasks.values())
+
+
+def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:
+    """One line for each thing that a person may not expect of their words."""
+    models, tasks = needed(selection)
+    found = [note for word in overrides for note in _idle(word, models, tasks)]
+    found += [
+        f"model {m.name}: revision {m.revision or 'main'!r} is not pinned, what it names may change: give a "
+        f"commit, model.{m.name}.revision=<40 hexadecimal digits>"
+        for m in models
+        if hub.is_hub(m) and not hub.is_pinned(m)
+    ]
+    lent = lent_names(selection, overrides)
+    return found + [
+        f"model {m.name}: logs and verdicts call {m.source} by this name; weights of another kind get a name "
+        f"of their own by a copy of conf/model/{m.name}.yaml and study.models=[NAME]"
+        for m in models
+        if m.name in lent
+    ]
+
+
+def _idle(word: str, models: list[ModelConf], tasks: list[TaskConf]) -> list[str]:
+    if (found := _field(word, "task", "data_dir")) is not None:
+        if not any(_reads_data(t) for t in tasks if found in ("", t.name)):
+            return [f"{word} changes nothing: no chosen suite has such a task that reads data"]
+    elif (found := _field(word, "model", "revision")) is not None:
+        concerned = [m for m in models if found in ("", m.name)]
+        if concerned and not any(hub.is_hub(m) for m in concerned):
+            what = "a folder has" if is_folder(concerned[0].source) else "the embedded model has"
+            return [f"{word} changes nothing: {what} no revision"]
+    return []
+
+
+def _field(word: str, group: str, field: str) -> str | None:
+    """The item whose field a word sets, empty for all items; None for another word."""
+    found = re.match(rf"\+{{0,2}}{group}\.(?:(.+)\.)?{field}=", word)
+    return None if found is None else found[1] or ""
+
+
+def _reads_data(conf: TaskConf) -> bool:
+    return family_of(replace(conf, data_dir=None)).source() is not None
+
+
+def lent_names(selection: Selection, overrides: Sequence[str]) -> set[str]:
+    """Models whose source a word changes: they keep the name of what their file describes."""
+    items = {_field(word, "model", "source") for word in overrides}
+    return {m.name for m in selection.models if items & {"", m.name}}
+
+
+def own_rates(selection: Selection, overrides: Sequence[str]) -> ClusterConf:
+    """The cluster without the measured rates of models that are others now, unless a word gives them."""
+    lent = lent_names(selection, overrides)
+    said = [word.lstrip("+") for word in overrides]
+    rates = {
+        name: rate
+        for name, rate in selection.cluster.rates.items()
+        if name not in lent or any(word.startswith(f"cluster.rates.{name}.") for word in said)
+    }
+    return replace(selection.cluster, rates=rates)
+
+
+def fetch_command(selection: Selection, overrides: Sequence[str]) -> str:
+    """The command that gets what is missing: the same words, without those that mean nothing to it."""
+    is_read = any(conf.data_dir is not None and _is_absent(conf) for conf in needed(selection)[1])
+    words = [
+        word
+        for word in overrides
+        if not word.lstrip("+").startswith("cluster")
+        and (is_read or _field(word, "task", "data_dir") is None)
+    ]
+    return shlex.join(["kvexp", "fetch", *words])
+
+
+def _is_absent(conf: TaskConf) -> bool:
+    """Whether fetching would have to get the data of a task if they were not in a folder of one's own."""
+    if not _reads_data(conf):
+        return False
+    try:
+        family_of(replace(conf, data_dir=None)).example_ids(1, 0, 1)
+    except InputError:
+        return True
+    return False
