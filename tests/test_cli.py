@@ -56,7 +56,7 @@ def test_overrides_may_stand_on_both_sides_of_an_option():
         (InputError("no model"), 2, "kvexp: no model"),
         (IncompleteError("half"), 3, "kvexp: half"),
         (IntegrityError("foreign\n\x1b[31mline"), 4, r"kvexp: foreign\n\x1b[31mline"),
-        (KeyError("a bug"), 1, f"kvexp: internal error: KeyError: 'a bug' (at {__file__}:66; {HINT})"),
+        (KeyError("a bug"), 1, f"kvexp: internal error: KeyError: 'a bug' (at {__file__}:67; {HINT})"),
         (PermissionError(13, "Permission denied", "/x"), 2, "kvexp: /x: Permission denied"),
         (KeyboardInterrupt(), 130, "kvexp: interrupted; what is on disk stays, submit again to continue"),
         (BrokenPipeError(), 0, ""),
