@@ -84,7 +84,9 @@ class SuiteBase:
     Attributes:
         name: names the folder of its logs.
         tasks: names of conf/task files.
-        context_tokens: nominal length of the contexts, in tokens.
+        context_tokens: of a text of the task's own, the tokens at which it is cut; of a RULER-style task,
+            the most that prompt and answer have together, without the tokens of a chat template; of the
+            other tasks, the nominal length.
         n_examples: examples of each task.
         example_seed: which examples; the same seed gives the same questions at any length.
         shard_examples: examples of one shard, the unit of scheduling.

@@ -34,7 +34,8 @@ def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:
     lent = lent_names(selection, overrides)
     return found + [
         f"model {m.name}: logs and verdicts call {m.source} by this name; weights of another kind get a name "
-        f"of their own by a copy of conf/model/{m.name}.yaml and study.models=[NAME]"
+        f"of their own by a copy of conf/model/{m.name}.yaml (chat: false without a chat template) and "
+        "study.models=[NAME]"
         for m in models
         if m.name in lent
     ]

@@ -16,7 +16,7 @@ from kvexp.prereg.registration import RegistrationError, load_folder
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "preregistration"
-STUDIES = ("paper", "embedded", "demo", "ablations")
+STUDIES = ("paper", "embedded", "demo", "ablations", "longbench-small")
 
 
 def everything_has_a_file(claim_id):

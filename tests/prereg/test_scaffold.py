@@ -166,10 +166,11 @@ def test_a_dangling_link_is_not_written_through(project):
     [
         ("papr", "there is no study 'papr' in conf/study; did you mean 'paper'?"),
         ("../conf", "there is no study '../conf'"),
-        ("longbench-small", "preregistration/longbench-small holds no registration"),
+        ("bare", "preregistration/bare holds no registration"),
     ],
 )
 def test_an_unknown_source_is_refused(project, source, message):
+    (project / "conf/study/bare.yaml").write_text((project / "conf/study/paper.yaml").read_text())
     before = files(project)
     with pytest.raises(ConfigError, match=re.escape(message)):
         new_study(project, "mine", source)

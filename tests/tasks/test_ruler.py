@@ -191,6 +191,19 @@ def test_prompt_and_answer_fill_the_budget(family, tokenizers, kind, tokens):
         assert tokens - total <= {"bytes": 91, "smollm2": 25, "pieces": 60}[kind]
 
 
+def test_a_chat_template_comes_on_top_of_the_budget_and_nothing_else_does(family, tokenizers):
+    tokenizer = tokenizers["smollm2"]
+    turn = [{"role": "user", "content": "x"}]
+    rendered = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+    template = len(tokenizer(rendered, add_special_tokens=False)["input_ids"]) - 1
+    for q in family.load(2, SEED, 2048, counter(tokenizer)):
+        plain, chat = (
+            prompt_of(tokenizer, family, q, Rendering(chat=chat, limit=2048)).n for chat in (False, True)
+        )
+        assert plain + family.answer_tokens <= 2048
+        assert chat - plain == template
+
+
 def test_a_prompt_ends_with_the_answers_beginning_and_has_one_begin_token_at_most(family, tokenizers):
     for kind, tokenizer in tokenizers.items():
         q = family.load(1, SEED, 9000, counter(tokenizer))[0]
