@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.load import Problem
-from kvexp.prereg.forms import Lock
+from kvexp.prereg.chain import decoded
+from kvexp.prereg.forms import LOCKS, Lock
 from kvexp.prereg.seal import SealError, differences, read_bytes, read_manifest
-from kvexp.records import Reader, RecordError
+from kvexp.records import Reader
 
-LOCKS = "locks"
 SHOWN = 5
 MAX_BYTES = 1024 * 1024
 _lock: Reader[Lock] = Reader(Lock)
@@ -65,20 +65,14 @@ def _read(results: Path, suite: str, seals: Mapping[str, object] | None) -> Lock
         words += [f"since the lock of suite {suite}: {line}" for line in lines[:SHOWN]]
         if len(lines) > SHOWN:
             words.append(f"since the lock of suite {suite}: and {len(lines) - SHOWN} more")
-        about = _about(where.with_suffix(".json"))
+        beside = where.with_suffix(".json")
+        about = decoded(_lock, beside, read_bytes(beside, MAX_BYTES))
         if about.suite != suite or (seals is not None and about.seal not in seals):
             words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")
     except SealError as error:
         words.append(str(error))
     here = f"{results}/"
     return Locked(manifest, about, tuple(Problem(one.replace(here, f"{name}/"), suite) for one in words))
-
-
-def _about(path: Path) -> Lock:
-    try:
-        return _lock(read_bytes(path, MAX_BYTES))
-    except RecordError as error:
-        raise SealError(f"{path} cannot be read ({error}): restore it") from None
 
 
 def _files(results: Path, suite: str) -> Iterator[str]:

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kvexp.prereg.forms import Look
+from kvexp.prereg.forms import LOOKS, Look
 from kvexp.records import RecordError, encode
-
-LOOKS = "looks.jsonl"
 
 
 def record(results: Path, suites: list[str], claims: list[str], rows: int, verdicts_sha256: str) -> str:

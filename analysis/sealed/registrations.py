@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from analysis import claims
+from kvexp.prereg.forms import COPIED, LOCKED
 from kvexp.prereg.registration import Registered, load_files, load_folder
-
-LOCKED = Path("locks", "registration")  # below results/<study>: copied beside the logs when they were locked
-COPIED = "preregistration"  # likewise: where a study was sealed as a copy
 
 
 def files(results: Path, repository: Path, chosen: Path | None) -> list[Path]:

@@ -7,13 +7,12 @@ from pathlib import Path
 from analysis.load import Under
 from kvexp.errors import IntegrityError
 from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, is_stamped, read_amendment
-from kvexp.prereg.forms import Amendment
+from kvexp.prereg.forms import STAMPS, Amendment
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import SealError, core_files, differences, home_prefix
 
 SHORT = 12  # characters of a seal id that people are shown
 SHOWN = 20
-STAMPS = (".tsq", ".tsr")  # may come after the seal
 
 
 class SealBroken(IntegrityError):
@@ -107,12 +106,13 @@ def _differences(path: Path, claims: list[str], repository: Path) -> list[str]:
 
 
 def _ways_out(path: Path) -> Iterator[str]:
-    study = path.parent.name
     try:
-        commit = _seals(path).read_about().git_commit
+        about = _seals(path).read_about()
+        study, commit = about.study, about.git_commit
     except SealError:
-        commit = None
-    yield f"restore the files, or register the change: kvexp amend {study} {path.stem} --why '...'"
+        study, commit = "STUDY", None
+    command = f"kvexp amend {study} {path.stem} --why '...' --data-seen '...'"
+    yield f"restore the files, or register the change: {command}"
     if commit is not None:
         yield f"what changed: git diff {commit[:SHORT]} -- PATH"
         yield (

@@ -17,15 +17,13 @@ import msgspec
 from kvexp.compose import Selection
 from kvexp.errors import ConfigError
 from kvexp.prereg.chain import STATEMENT, Seals, read_amendment
-from kvexp.prereg.forms import Amendment, Stage
+from kvexp.prereg.forms import LOOKS, STAMPS, Amendment, Stage
 from kvexp.prereg.home import KINDS, Home
-from kvexp.prereg.lock import LOOKS
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, read_manifest, sha256
 from kvexp.prereg.sealing import Draft, draft, same
 from kvexp.shard_log import replace as write
 
-STAMPS = (".tsq", ".tsr")
 DIFF = "change.diff"
 
 
@@ -72,7 +70,7 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
     if same(home, made):
         raise ConfigError(f"nothing that seal {one.content.id} of study {home.study} covers has changed")
     old, about = seals.read_manifest(), seals.read_about()
-    attempts = len(_attempts(home, {*about.suites, *one.content.suites}))
+    attempts = len(home.attempts({*about.suites, *one.content.suites}))
     stage: Stage = "after-data" if attempts else "before-data"
     _check_reason(reason, stage, attempts)
     changed = differences(home.root, old, core_files(home.root, one.content.claim))
@@ -124,10 +122,6 @@ def _check_reason(reason: Reason, stage: Stage, attempts: int) -> None:
             f"{attempts} attempts have been made, so an amendment must say what you have seen of the data: "
             "--data-seen '...' (for instance: the verdicts; only that a shard failed)"
         )
-
-
-def _attempts(home: Home, suites: set[str]) -> list[Path]:
-    return [path for suite in suites for path in home.results.glob(f"{suite}/*/attempt-*.json")]
 
 
 def _looks(home: Home) -> int:

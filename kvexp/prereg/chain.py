@@ -69,11 +69,11 @@ class Seals:
         return read_manifest(self.manifest)
 
     def read_about(self) -> Sealed:
-        return _decoded(_sealed, self.about, read_bytes(self.about))
+        return decoded(_sealed, self.about, read_bytes(self.about))
 
     def read_shards(self) -> list[SealedShard]:
         lines = read_bytes(self.shards).split(b"\n")[:-1]
-        return [_decoded(_shard, self.shards, line) for line in lines]
+        return [decoded(_shard, self.shards, line) for line in lines]
 
 
 def amendments(home: Path, registration_id: str) -> list[Path]:
@@ -154,13 +154,21 @@ def _by_id(shards: list[SealedShard]) -> Lines:
     return {shard.shard_id: shard for shard in shards}
 
 
-def is_stamped(home: Path, registration_id: str) -> bool:
-    """Whether the seal whose anchor keys the draws has a time stamp, whatever that is worth."""
+def keying(home: Path, registration_id: str) -> Seals:
+    """The seal whose time stamp keys the draws: the one that stands, or the one under which data began."""
     links = chain(home, registration_id)
     wanted = links[-1].read_about().data_seal or links[-1].read_manifest().digest
-    return any(
-        one.manifest.with_suffix(".tsr").exists() for one in links if one.read_manifest().digest == wanted
+    for one in links[::-1]:
+        if one.read_manifest().digest == wanted:
+            return one
+    raise SealError(
+        f"{links[-1].about} names the seal {wanted[:12]}, which is not among its amendments: restore them"
     )
+
+
+def is_stamped(home: Path, registration_id: str) -> bool:
+    """Whether the seal that keys the draws has a time stamp, whatever that is worth."""
+    return keying(home, registration_id).manifest.with_suffix(".tsr").exists()
 
 
 def why_not(attempt: Attempt, seals: Mapping[str, Lines], stamped: bool) -> str:
@@ -188,7 +196,8 @@ def why_not(attempt: Attempt, seals: Mapping[str, Lines], stamped: bool) -> str:
     return ""
 
 
-def _decoded(reader: Reader[T], path: Path, body: bytes) -> T:
+def decoded(reader: Reader[T], path: Path, body: bytes) -> T:
+    """A record from a file. Raises SealError, which names the file."""
     try:
         return reader(body)
     except RecordError as error:

@@ -9,8 +9,8 @@ from kvexp.errors import IntegrityError
 from kvexp.prereg.attempts import FOREIGN_ANCHOR, broken_chains
 from kvexp.prereg.chain import UNANCHORED
 from kvexp.prereg.evidence import Found, read_lock
-from kvexp.prereg.forms import AttemptEvidence, Check, LockEvidence, Replayed, SealEvidence
-from kvexp.prereg.lock import LOOKS, LockFiles
+from kvexp.prereg.forms import LOOKS, AttemptEvidence, Check, LockEvidence, Replayed, SealEvidence
+from kvexp.prereg.lock import LockFiles
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import read_bytes
 from kvexp.questions import asked_of, questions_digest

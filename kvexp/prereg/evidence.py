@@ -7,12 +7,13 @@ machine in it, so that the same files give the same bytes.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from kvexp.errors import IntegrityError
 from kvexp.prereg.attempts import Started, started
-from kvexp.prereg.chain import UNANCHORED, Lines, Seals, accepted, read_amendment
+from kvexp.prereg.chain import UNANCHORED, Lines, Seals, accepted, decoded, read_amendment
 from kvexp.prereg.forms import (
+    LOOKS,
     AmendmentEvidence,
     AttemptEvidence,
     Evidence,
@@ -25,15 +26,14 @@ from kvexp.prereg.forms import (
 )
 from kvexp.prereg.home import Home
 from kvexp.prereg.intact import anchor_of
-from kvexp.prereg.lock import LOOKS, LockFiles
+from kvexp.prereg.lock import LockFiles
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, home_prefix, read_bytes, read_manifest
 from kvexp.prereg.stamp import StampError, Token, Trust, grade_of, load_trust, read_tokens
-from kvexp.records import Reader, Record, RecordError
+from kvexp.records import Reader
 
 FILE = "evidence.json"
 MAX_LOOKS = 4 * 1024 * 1024
-T = TypeVar("T", bound=Record)
 _lock: Reader[Lock] = Reader(Lock)
 _look: Reader[Look] = Reader(Look)
 
@@ -196,21 +196,14 @@ def _locked(home: Home, suite: str, trusts: dict[str, Trust], problems: list[str
 
 def read_lock(files: LockFiles) -> Lock:
     """What stands beside a lock's manifest."""
-    return _record(_lock, files.about, read_bytes(files.about))
+    return decoded(_lock, files.about, read_bytes(files.about))
 
 
 def _looks(home: Home) -> Iterator[Look]:
     path = home.results / LOOKS
     if path.exists():
         for line in read_bytes(path, MAX_LOOKS).split(b"\n")[:-1]:
-            yield _record(_look, path, line)
-
-
-def _record(reader: Reader[T], path: Path, body: bytes) -> T:
-    try:
-        return reader(body)
-    except RecordError as error:
-        raise IntegrityError(f"{path} cannot be read ({error}): restore it") from None
+            yield decoded(_look, path, line)
 
 
 def amendments_of(found: Found) -> list[AmendmentEvidence]:

@@ -16,6 +16,13 @@ import msgspec
 
 from kvexp.records import Count, Digest, Id, Record, Share
 
+# Names below results/<study>.
+COPIED = "preregistration"  # where a study was sealed as a copy
+LOCKS = "locks"
+LOCKED = f"{LOCKS}/registration"  # copied beside the logs when they were locked: what they are judged by
+LOOKS = "looks.jsonl"
+STAMPS = (".tsq", ".tsr")  # query and reply of a time stamp; they may come after what they vouch for
+
 Stage = Literal["before-data", "after-data"]
 Grade = Literal[0, 1, 2, 3]
 GRADES = {

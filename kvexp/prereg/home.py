@@ -1,5 +1,6 @@
 """Where the registrations of a study lie, and their seals, amendments and stamps beside them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,10 +8,9 @@ from kvexp import provenance
 from kvexp.compose import Selection
 from kvexp.errors import ConfigError, IntegrityError
 from kvexp.prereg.chain import Seals, amendments, chain
+from kvexp.prereg.forms import COPIED, LOCKED
 from kvexp.prereg.registration import Registered, load_folder
 
-COPIED = "preregistration"  # below results/<study>, where a study was sealed as a copy
-LOCKED = "locks/registration"  # below results/<study>, what its locked suites are judged by
 KINDS = ("generations", "cells")
 
 
@@ -46,6 +46,10 @@ class Home:
     def chain(self, registration_id: str) -> list[Seals]:
         """Its seals, from the first one to the one that stands."""
         return chain(self.folder, registration_id)
+
+    def attempts(self, suites: Iterable[str]) -> list[Path]:
+        """The files of every process start of the suites."""
+        return [path for suite in suites for path in self.results.glob(f"{suite}/*/attempt-*.json")]
 
     def registrations(self) -> list[Registered]:
         """Every registration, checked."""

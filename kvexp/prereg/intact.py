@@ -1,7 +1,7 @@
 """Whether sealed files are what they were, and the anchor that a seal's time stamp gives."""
 
 from kvexp.errors import IntegrityError
-from kvexp.prereg.chain import UNANCHORED
+from kvexp.prereg.chain import UNANCHORED, keying
 from kvexp.prereg.home import Home
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences
@@ -12,17 +12,8 @@ SHOWN = 20
 
 def anchor_of(home: Home, registration_id: str) -> str:
     """The anchor that keys a registration's draws: of its stamp, or of the seal under which data began."""
-    standing = home.seals(registration_id)
-    about = standing.read_about()
-    chain = [standing] if about.data_seal is None else home.chain(registration_id)
-    wanted = about.data_seal or standing.read_manifest().digest
-    for seals in chain:
-        if seals.read_manifest().digest == wanted:
-            token = read_token(seals.manifest, load_trust(home.root, home.folder))
-            return UNANCHORED if token is None else token.anchor
-    raise IntegrityError(
-        f"{standing.about} names the seal {wanted[:12]}, which is not among its amendments: restore them"
-    )
+    token = read_token(keying(home.folder, registration_id).manifest, load_trust(home.root, home.folder))
+    return UNANCHORED if token is None else token.anchor
 
 
 def refuse_broken(home: Home, one: Registered) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from kvexp import shard_log
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.prereg.chain import Lines, accepted
-from kvexp.prereg.forms import Lock, SealedShard
-from kvexp.prereg.home import LOCKED, Home
+from kvexp.prereg.forms import LOCKED, LOCKS, LOOKS, STAMPS, Lock, SealedShard
+from kvexp.prereg.home import Home
 from kvexp.prereg.intact import refuse_broken
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import differences, manifest, read_bytes, read_manifest
@@ -18,8 +18,6 @@ from kvexp.records import encode
 from kvexp.shard_log import CELLS, FOOTER, GENERATIONS, check_closed
 from kvexp.shard_log import replace as write
 
-LOCKS = "locks"
-LOOKS = "looks.jsonl"
 AGAIN = "@"  # in the names of earlier locks, `<suite>@1.sha256`; no suite has it in its name
 SHOWN = 20
 
@@ -150,7 +148,7 @@ def _copy_registration(home: Home, one: Registered) -> Iterator[Path]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)
         # A further witness of the seal may come later, and the copies of several registrations share trust/.
-        if copy.suffix not in (".tsq", ".tsr"):
+        if copy.suffix not in STAMPS:
             yield copy
 
 

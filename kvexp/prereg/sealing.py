@@ -13,7 +13,7 @@ from kvexp.launch import content_digest, tokenizers
 from kvexp.prepare import grid_bytes, questions_digests
 from kvexp.prereg import binding
 from kvexp.prereg.chain import Seals
-from kvexp.prereg.forms import Sealed, SealedShard
+from kvexp.prereg.forms import STAMPS, Sealed, SealedShard
 from kvexp.prereg.home import Home, refuse_foreign_code
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import Manifest, core_files, differences, manifest
@@ -39,7 +39,7 @@ class Draft:
             path
             for folder in home.amendments(self.seals.id)
             for path in sorted(folder.iterdir())
-            if path.suffix not in (".tsq", ".tsr")  # a second witness may come later
+            if path.suffix not in STAMPS
         ]
         beside = [path.relative_to(home.root).as_posix() for path in [*own, *history]]
         return [*core_files(home.root, self.claims), *beside]

@@ -22,7 +22,7 @@ def own_answer(home: Home) -> Answer:
     return lambda tsq: tsa.answer(folder, tsq)
 
 
-def network_answer(trusts: Mapping[str, Trust], name: str | None) -> tuple[str, Answer]:
+def network_answer(trusts: Mapping[str, Trust], name: str | None) -> Answer:
     """The named authority, or the first public one that has an address."""
     with_url = {trust.name: trust.url for trust in trusts.values() if trust.url and not trust.is_self_run}
     if name is not None and trusts.get(name) is None:
@@ -31,7 +31,7 @@ def network_answer(trusts: Mapping[str, Trust], name: str | None) -> tuple[str, 
     url = None if chosen is None else trusts[chosen].url
     if chosen is None or url is None:
         raise CannotStamp(f"the authority {chosen or ''} has no address: use --query and --reply")
-    return chosen, lambda tsq: post(url, tsq)
+    return lambda tsq: post(url, tsq)
 
 
 def stamp(manifest: Path, home: Home, answer: Answer, witness: str | None = None) -> Token:

@@ -1,7 +1,6 @@
 """What the registration verbs of the command line do and print: seal, stamp, lock, verify, amend."""
 
 import argparse
-import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -14,14 +13,15 @@ from kvexp.errors import ConfigError
 from kvexp.prereg.chain import UNANCHORED
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
-from kvexp.prereg.forms import GRADES, WITNESSED, Evidence, Replayed
-from kvexp.prereg.home import COPIED, Home, home_of, named
+from kvexp.prereg.forms import COPIED, GRADES, WITNESSED, Evidence, Replayed
+from kvexp.prereg.home import Home, home_of, named
 from kvexp.prereg.lock import LockFiles, lock
-from kvexp.prereg.seal import read_bytes
+from kvexp.prereg.seal import read_manifest
 from kvexp.prereg.stamp import read_token, write_query
 from kvexp.prereg.stamping import network_answer, own_answer, stamp, take_reply
 from kvexp.prereg.trust import load_trust
 from kvexp.records import encode
+from kvexp.shard_log import read_attempt
 from kvexp.shard_log import replace as write
 from kvexp.terminal import printable
 
@@ -54,7 +54,7 @@ def seal_study(parsed: argparse.Namespace, console: Console) -> int:
         )
         if made.about.git_commit is None:
             console.print("  the tree differs from its commit, so the seal names none: commit, better before")
-        if begun := sorted({p.parts[-3] for s in one.content.suites for p in _attempts(home, s)}):
+        if begun := sorted({path.parts[-3] for path in home.attempts(one.content.suites)}):
             console.print(f"  attempts of {', '.join(begun)} were made before the seal: they will not count")
     commit = "" if home.folder.name == COPIED else "git commit, then "
     console.print(f"next: {commit}kvexp stamp {home.study}")
@@ -89,7 +89,8 @@ def _to_stamp(home: Home, names: list[str]) -> list[tuple[str, Path]]:
 
 
 def _stamp_one(parsed: argparse.Namespace, home: Home, name: str, manifest: Path, console: Console) -> None:
-    token = read_token(manifest, load_trust(home.root, home.folder))
+    trusts = load_trust(home.root, home.folder)
+    token = read_token(manifest, trusts)
     if token is not None and not parsed.witness:
         console.print(Text(f"{name}: stamped already, {token.time} by {printable(token.witness)}"))
         return
@@ -106,9 +107,9 @@ def _stamp_one(parsed: argparse.Namespace, home: Home, name: str, manifest: Path
         token = stamp(manifest, home, own_answer(home), witness)
     else:
         wanted = parsed.witness or parsed.tsa
-        _, answer = network_answer(load_trust(home.root, home.folder), wanted)
-        token = stamp(manifest, home, answer, witness)
-    if any(UNANCHORED in path.read_text() for path in _attempts_of(home, name)):
+        token = stamp(manifest, home, network_answer(trusts, wanted), witness)
+    mine = [suite for one in home.registrations() if one.content.id == name for suite in one.content.suites]
+    if any(read_attempt(path).anchor == UNANCHORED for path in home.attempts(mine)):
         console.print(f"{name}: there are attempts from before the stamp; they will not count")
     console.print(
         Text(
@@ -116,11 +117,6 @@ def _stamp_one(parsed: argparse.Namespace, home: Home, name: str, manifest: Path
             f"anchor {token.anchor[:12]}"
         )
     )
-
-
-def _attempts_of(home: Home, registration_id: str) -> list[Path]:
-    owner = [one for one in home.registrations() if one.content.id == registration_id]
-    return [path for one in owner for suite in one.content.suites for path in _attempts(home, suite)]
 
 
 def lock_suites(parsed: argparse.Namespace, console: Console) -> int:
@@ -131,12 +127,12 @@ def lock_suites(parsed: argparse.Namespace, console: Console) -> int:
         if name not in owners:
             raise ConfigError(f"no registration in {home.prefix} lists the suite {name!r}")
     for name in suites or selection.chosen["suite"]:
-        if LockFiles(home.results, name).is_locked and not parsed.again:
-            console.print(f"{name}: locked already, {_short(LockFiles(home.results, name).manifest)}")
+        files = LockFiles(home.results, name)
+        if files.is_locked and not parsed.again:
+            console.print(f"{name}: locked already, {_short(files.manifest)}")
             continue
         made = lock(home, owners[name], name, parsed.incomplete)
-        digest = _short(LockFiles(home.results, name).manifest)
-        console.print(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {digest}")
+        console.print(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {_short(files.manifest)}")
     console.print(f"next: kvexp stamp {home.study}, then kvexp verify {home.study}")
     return 0
 
@@ -251,12 +247,8 @@ def _copy_home(home: Home, target: Path) -> None:
     temporary.rename(target)
 
 
-def _attempts(home: Home, suite: str) -> list[Path]:
-    return list(home.results.glob(f"{suite}/*/attempt-*.json"))
-
-
 def _short(manifest: Path) -> str:
-    return hashlib.sha256(read_bytes(manifest)).hexdigest()[:12]
+    return read_manifest(manifest).digest[:12]
 
 
 def _relative(home: Home, path: Path) -> str:
