@@ -6,11 +6,13 @@ No seal covers this module or what it imports, and no verdict reads any of it.
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import attention, details_as_json
+from analysis import attention, descriptive, details_as_json, posthoc
 from analysis.attention import Attention
 from analysis.details import Details, describe
 from analysis.load import Study
 from analysis.outputs import outputs
+from analysis.parts import Part
+from analysis.scope import Scope
 from analysis.text import to_text
 from analysis.verdict import write
 from analysis.verdict.report import Report
@@ -33,6 +35,7 @@ class Description:
     study: Study
     sections: list[Section]
     attention: list[Attention]
+    parts: list[Part]  # descriptive ones, then what is post hoc
     unplanned: list[str]  # registered suites that the grid does not have yet
     is_blind: bool = False
 
@@ -49,14 +52,17 @@ def of(report: Report) -> Description:
     """Describe the study of a report."""
     sections = [Section(one, describe(report.study, one)) for one in report.registrations]
     suites = list(attention.describe(report.study, report.registrations))
-    return Description(report.study, sections, suites, report.unplanned, report.is_blind)
+    scope = Scope(report)
+    builders = (*descriptive.BUILDERS, *posthoc.BUILDERS)
+    parts = [part for build in builders if (part := build(scope)) is not None]
+    return Description(report.study, sections, suites, parts, report.unplanned, report.is_blind)
 
 
 def _write(folder: Path, found: Description) -> None:
     try:
         write.replace(folder / "details.json", details_as_json.to_json(found))
         write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
-        for name, content in outputs(found.attention):
+        for name, content in outputs(found.attention, found.parts):
             write.put(folder / name, content)
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -16,12 +16,12 @@ from analysis.control import Controlled, controlled
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
+from analysis.scope import NO_ROWS
 from analysis.statistics import Estimate
 from kvexp.prereg.registration import Details as Wanted
 from kvexp.prereg.registration import Label, Population, Registered, seed
 
 AUC_LABELS: tuple[Label, ...] = ("own_failure", "induced_failure", "attribution")
-NO_ROWS = "rows are missing or invalid"
 
 
 @dataclass(frozen=True)

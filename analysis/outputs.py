@@ -1,15 +1,16 @@
-"""Figures and tables of a study's attention suites, as files below the output folder."""
+"""Figures and tables of a study, as files below the output folder."""
 
 import logging
 from collections.abc import Iterator, Sequence
 
 from analysis.attention import Attention
+from analysis.parts import Part
 from analysis.tables import ablations, tables_of, to_csv, to_markdown
 
 FIGURES = ("scatter", "errors", "calibration", "layers", "rare", "worlds")
 
 
-def outputs(suites: Sequence[Attention]) -> Iterator[tuple[str, str | None]]:
+def outputs(suites: Sequence[Attention], parts: Sequence[Part]) -> Iterator[tuple[str, str | None]]:
     """Paths relative to the output folder, each with its text.
 
     None: the file must not be there. A figure of an earlier state would pass for one of these logs.
@@ -21,10 +22,14 @@ def outputs(suites: Sequence[Attention]) -> Iterator[tuple[str, str | None]]:
         drawn = dict(_figures(one)) if one.budgets else {}
         for name in FIGURES:
             yield f"figures/{one.name}.{name}.svg", drawn.get(name)
-    if suites:
-        table = ablations(suites)
+    tables = [ablations(suites)] if suites else []
+    tables += [table for part in parts for table in part.tables]
+    for table in tables:
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)
+    for part in parts:
+        for picture in part.pictures:
+            yield f"figures/{picture.name}.svg", picture.svg
 
 
 def _figures(one: Attention) -> Iterator[tuple[str, str]]:

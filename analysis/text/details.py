@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.details import NO_ROWS, PanelRow, Rate
+from analysis.details import PanelRow, Rate
 from analysis.load.grid import FULL
+from analysis.scope import NO_ROWS
 from analysis.verdict.words import RULE, point
 
 if TYPE_CHECKING:

@@ -1,0 +1,119 @@
+"""What descriptive numbers look at: a report's suites with generations, and data on any part of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from analysis import populations
+from analysis.data import Data, Parameters
+from analysis.decide import missing_rows, problems_touching
+from analysis.statistics import Estimate
+from analysis.verdict.report import Report
+from kvexp.prereg.registration import Details as Wanted
+from kvexp.prereg.registration import Label, Population, Registered, seed
+from kvexp.records import Condition
+
+NO_ROWS = "rows are missing or invalid"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A planned suite with generations.
+
+    Attributes:
+        name: of the suite.
+        registered: the registration that lists it.
+        wanted: that registration's [details].
+        tasks: all its tasks, sorted.
+        main: its main tasks, sorted: without the needle anchor; empty for a suite of anchors alone.
+        arms: all its arms but `full`, sorted.
+    """
+
+    name: str
+    registered: Registered
+    wanted: Wanted
+    tasks: tuple[str, ...]
+    main: tuple[str, ...]
+    arms: tuple[str, ...]
+
+
+class Scope:
+    """A report, as descriptive code sees it.
+
+    Attributes:
+        report: the verdicts and the study.
+        suites: those with generations whose registration has [details], in the order of registrations; a
+            suite that runs the full cache alone, as the no-context control does, is not among them.
+    """
+
+    def __init__(self, report: Report) -> None:
+        """Find the suites."""
+        self.report = report
+        self.suites = tuple(self._suites())
+
+    def _suites(self) -> Iterator[Suite]:
+        table = self.report.study.table
+        for registered in self.report.registrations:
+            wanted = registered.content.details
+            for name in registered.content.suites if wanted is not None else ():
+                here = table[table["suite"] == name]
+                arms = tuple(sorted(set(here["arm"].astype(str)) - {"full"}))
+                tasks = tuple(sorted(set(here["task"].astype(str))))
+                if arms and wanted is not None:
+                    main = tuple(task for task in tasks if task in wanted.tasks)
+                    yield Suite(name, registered, wanted, tasks, main, arms)
+
+    def lacks(self, population: Population) -> str:
+        """Why nothing can be said of a population: rows, or full rows that its label needs, are not there."""
+        study = self.report.study
+        rows = study.table[populations.needed(study.table, population)]
+        needs_full = populations.LABELS[population.label].needs_full
+        has_full = not needs_full or bool((rows["full_at"] >= 0).all())
+        is_whole = has_full and not problems_touching(study, rows) and not missing_rows(study, rows)
+        return "" if is_whole else NO_ROWS
+
+    def data(self, suites: Sequence[Suite], population: Population, name: str = "details") -> Data:
+        """Rows of a population and estimates on them, on resamples of their own.
+
+        Args:
+            suites: that the population is about; the first one's registration says what a success is and
+                how to resample.
+            population: what to select. See that `lacks` has no objection, or report it.
+            name: of the numbers; another name gives other resamples.
+        """
+        content = suites[0].registered.content
+        return Data(
+            self.report.study.table,
+            population,
+            content.success,
+            content.statistics,
+            seed(suites[0].registered.digest, name),
+            Parameters(name, {}),
+        )
+
+
+def population(
+    suites: Sequence[Suite],
+    label: Label,
+    *,
+    arms: Sequence[str],
+    tasks: Sequence[str] | None = None,
+    conditions: Sequence[Condition] | None = None,
+    budgets: Sequence[float] | None = None,
+    models: Sequence[str] | None = None,
+) -> Population:
+    """A population over suites; without `tasks` their main tasks."""
+    main = sorted({task for suite in suites for task in suite.main})
+    return Population(
+        suites=[suite.name for suite in suites],
+        tasks=list(main if tasks is None else tasks),
+        arms=list(arms),
+        label=label,
+        conditions=None if conditions is None else list(conditions),
+        budgets=None if budgets is None else list(budgets),
+        models=None if models is None else list(models),
+    )
+
+
+def nothing(reason: str) -> Estimate:
+    """A number that is not there, and why."""
+    return Estimate(None, undefined=reason)
