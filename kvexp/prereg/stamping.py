@@ -40,6 +40,6 @@ def stamp(manifest: Path, home: Home, answer: Answer, witness: str | None = None
     return store(manifest, answer(read_bytes(path, MAX_REPLY)), load_trust(home.root, home.folder), witness)
 
 
-def take_reply(manifest: Path, home: Home, reply: Path, witness: str | None = None) -> Token:
+def take_reply(manifest: Path, home: Home, reply: Path, name: str, witness: str | None = None) -> Token:
     """Keep a reply that was fetched elsewhere."""
     return store(manifest, read_bytes(reply, MAX_REPLY), load_trust(home.root, home.folder), witness)
