@@ -21,10 +21,11 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     reason = Reason(parsed.why, parsed.data_seen, parsed.accept_protocol, parsed.change_grid)
     amended = amend(home, study.selection, named(home, names)[0], reason)
     made, grid = amended.statement, amended.grid
+    of_grid = f"{_counted(len(grid), 'shard')} of the grid" if grid else "the same grid"
     console.print(
         Text(
-            f"{made.registration}: amended {made.stage}, {len(made.files)} files, "
-            f"{f'{len(grid)} shards of the grid' if grid else 'the same grid'}, "
+            f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
+            f"{of_grid}, "
             f"see {home.prefix}/amendments/{made.registration}-{made.number}"
         )
     )
@@ -36,3 +37,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
         console.print(f"  and {len(grid) - SHOWN} more shards")
     console.print(Text(f"next: git add and commit, then {home.command('stamp', made.registration)}"))
     return 0
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -49,16 +49,21 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
 def _other(home: Home, made: Draft) -> ConfigError:
     """What differs from the seal that is there: files, then the grid."""
     name, seals = made.about.id, made.seals
-    found = [
-        *differences(home.root, seals.read_manifest(), core_files(home.root, made.claims)),
-        *(f"grid: {line}" for line in grid_changes(seals.read_shards(), made.shards)),
-    ]
+    files = differences(home.root, seals.read_manifest(), core_files(home.root, made.claims))
+    grid = [f"grid: {line}" for line in grid_changes(seals.read_shards(), made.shards)]
+    words, found = other_words(home, [name]), [*files, *grid]
     more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     copied = home.folder.name == COPIED
     delete = f" (a sealed copy that nobody relies on can go: delete results/{home.study})" if copied else ""
+    if words and grid and not files:
+        return ConfigError(
+            f"registration {name} of study {home.study} is sealed for another grid{words}: say the words that it "
+            f"was sealed with, or begin anew under another name with study.name=NAME{delete}",
+            [*found[:SHOWN], *more],
+        )
     return ConfigError(
         f"registration {name} of study {home.study} is sealed, and what it covers has changed since"
-        f"{other_words(home, [name])}: restore it, register the change with "
+        f"{words}: restore it, register the change with "
         f"`{home.command('amend', name)}`, or begin anew under another name with study.name=NAME{delete}",
         [*found[:SHOWN], *more],
     )
