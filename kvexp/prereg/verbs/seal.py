@@ -57,8 +57,8 @@ def _other(home: Home, made: Draft) -> ConfigError:
     delete = f" (a sealed copy that nobody relies on can go: delete results/{home.study})" if copied else ""
     if words and grid and not files:
         return ConfigError(
-            f"registration {name} of study {home.study} is sealed for another grid{words}: say the words that it "
-            f"was sealed with, or begin anew under another name with study.name=NAME{delete}",
+            f"registration {name} of study {home.study} is sealed for another grid{words}: say the "
+            f"words that it was sealed with, or begin anew under another name with study.name=NAME{delete}",
             [*found[:SHOWN], *more],
         )
     return ConfigError(
