@@ -49,9 +49,7 @@ def study_status(selection: Selection, results: Path) -> list[ShardStatus]:
     for shard in made:
         status, reason = shard_status(results, shard), absent[shard.suite, shard.task.name]
         if (path := example_file(results, shard)) in gone:
-            reason = (
-                f"{path} is missing, which its verdict needs: restore it, or submit again, which writes it"
-            )
+            reason = f"{path} is missing: restore it, or submit again, which writes it"
         found.append(status if reason is None else replace(status, note=status.note or reason))
     return found
 
