@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from kvexp.prereg.forms import Replayed
 from kvexp.prereg.replay import replay
 from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.replay_summary import wilson
+from kvexp.prereg.stack import is_same_stack
 from kvexp.records import Generation, Reader, encode
 from kvexp.replay.model import load
 from kvexp.replay.probe import PLACES
@@ -178,6 +180,29 @@ def test_the_seed_chooses_the_rows_and_more_rows_include_fewer(honest, shards, l
     assert three == chosen(3, 7, shards[::-1])
     assert three < chosen(8, 7)
     assert len({frozenset(chosen(3, seed)) for seed in range(6)}) > 4
+
+
+@pytest.mark.parametrize("change", [{"cpu": "OTHER"}, {"torch": "2.0.0"}, {"gpu": "a card"}, {"cpu": None}])
+def test_the_same_stack_has_the_same_processor_and_the_gpu_counts_where_it_is_used(
+    results, shards, loaded, change
+):
+    stated = {k: v for k, v in {**provenance.versions(), **change}.items() if v is not None}
+    restate(results, shards, versions=stated)
+    assert replayed(results, shards, loaded, 1).same_stack == ("gpu" in change)
+
+
+@pytest.mark.parametrize(("there", "is_same"), [("this card", True), ("another card", False), (None, False)])
+def test_on_a_gpu_its_name_counts(shards, loaded, monkeypatch, there, is_same):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "this card")
+    stated = {**provenance.versions(), "gpu": there} if there else {**provenance.versions()}
+    if there is None:
+        del stated["gpu"]
+    attempt = SimpleNamespace(
+        versions=stated, device="cuda:0", dtype="float32", protocol_digest=shards[0].protocol_digest
+    )
+    on_gpu = SimpleNamespace(device=torch.device("cuda"), model=loaded.model)
+    assert is_same_stack(shards[0], attempt, on_gpu) == is_same
 
 
 def test_without_a_seed_one_is_drawn_and_told(honest, shards, loaded):
