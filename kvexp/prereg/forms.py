@@ -48,6 +48,8 @@ class Sealed(Record, frozen=True, kw_only=True, tag="seal/1"):
     amends: Digest | None  # seal id that this one replaces
     data_seal: Digest | None  # after an amendment with data: the seal whose anchor keys the draws
     git_commit: str | None  # where the sealed files can be found again; the author's word
+    # Of the command line, beyond the study's file and without places of a machine; null: it was not kept.
+    overrides: list[str] | None = None
 
 
 class SealedShard(Record, frozen=True, kw_only=True, tag="sealed_shard/1"):
