@@ -1,7 +1,7 @@
 """Making a seal: what a registration decides on, as files and their digests, before anything runs."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kvexp.compose import Selection
@@ -57,9 +57,14 @@ class Draft:
 
 
 def draft(
-    home: Home, selection: Selection, one: Registered, amends: str | None = None, data_seal: str | None = None
+    home: Home,
+    selection: Selection,
+    one: Registered,
+    amends: str | None = None,
+    data_seal: str | None = None,
+    commit: Commit | None = None,
 ) -> Draft:
-    """What a seal of this registration would hold now.
+    """What a seal of this registration would hold now. `commit`: found before other seals were written.
 
     Raises RegistrationError if it and the grid do not fit, NotFetched if what its suites ask is not on this
     machine, IntegrityError if its parent is not sealed.
@@ -71,7 +76,7 @@ def draft(
     made = shards_of(selection, one)
     kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
     made_by = {kind: one for kind, one in protocols(selection).items() if kind in kinds}
-    commit = commit_of(home.root, _committed(home, one, made_by.values()))
+    commit = commit or commit_of(home.root, _committed(home, one, made_by.values()))
     lines = tuple(_sealed_shards(selection, made))
     about = Sealed(
         study=home.study,
@@ -92,6 +97,11 @@ def draft(
     files |= {seals.protocol(kind).name: manifest.body for kind, manifest in made_by.items()}
     by_kind = {kind: manifest.files for kind, manifest in made_by.items()}
     return Draft(seals, tuple(one.content.claim), files, about, by_kind, lines, commit)
+
+
+def commit_for(home: Home, selection: Selection, one: Registered) -> Commit:
+    """The commit that a seal of this registration could name, as long as nothing is written."""
+    return commit_of(home.root, _committed(home, one, protocols(selection).values()))
 
 
 def _committed(home: Home, one: Registered, protocol: Iterable[Manifest]) -> list[str]:
@@ -155,18 +165,28 @@ def same(home: Home, made: Draft, *, whatever_parent: bool = False) -> bool:
     return is_same and not differences(home.root, there.read_manifest(), core_files(home.root, made.claims))
 
 
-def may_name_its_commit(home: Home, one: Registered, made: Draft) -> bool:
-    """Whether a seal without a commit can be made again with one: nothing may rely on it yet."""
-    below = [other.content.id for other in home.registrations() if other.content.parent == one.content.id]
-    has_one = made.commit.holds_all is not None
-    return has_one and all(_is_unused(home, name) for name in [one.content.id, *below])
-
-
-def _is_unused(home: Home, registration_id: str) -> bool:
+def is_unused(home: Home, registration_id: str) -> bool:
+    """Whether nothing relies on a seal that names no commit: no stamp, no attempt and no amendment."""
     seals = home.seals(registration_id)
-    if not seals.is_sealed():
-        return True
     about = seals.read_about()
     is_bare = about.git_commit is None and about.amends is None
     has_stamp = any(path.suffix in STAMPS for path in seals.files)
     return is_bare and not has_stamp and not home.attempts(about.suites)
+
+
+def is_to_be_made_again(home: Home, one: Registered, made: Draft, chosen: Collection[str]) -> bool:
+    """Whether an unused seal can name its commit now, or must name a seal of its parent made again.
+
+    Its addenda name it, so they must be unused too and among the chosen, which are sealed after it.
+    """
+    if not is_unused(home, one.content.id):
+        return False
+    if home.seals(one.content.id).read_about().parent != made.about.parent:
+        return True
+    addenda = [
+        other.content.id
+        for other in home.registrations()
+        if other.content.parent == one.content.id and home.seals(other.content.id).is_sealed()
+    ]
+    follow = all(name in chosen and is_unused(home, name) for name in addenda)
+    return made.commit.holds_all is not None and follow

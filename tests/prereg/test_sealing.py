@@ -299,7 +299,15 @@ def test_an_addendum_follows_its_parent_when_that_is_sealed_again(fresh):
     kvexp(fresh, "seal", "mini")
     git(fresh, "add", "-A")
     git(fresh, "commit", "-qm", "with it")
+    assert "sealed already" in kvexp(fresh, "seal", "mini", "R")  # S would be left with another parent
+    broken_off = ceremony.copy(fresh, fresh.parent / "broken-off")
     assert kvexp(fresh, "seal", "mini").count("again, with its commit") == 2
+    for path in (fresh / "preregistration/mini/seals").glob("R.*"):
+        shutil.copy(path, broken_off / "preregistration/mini/seals")
+    said = kvexp(broken_off, "seal", "mini")  # a kill came between the two
+    assert ("R: sealed already" in said, "S: sealed 7" in said) == (True, True)
+    seals = [root / "preregistration/mini/seals/S.json" for root in (fresh, broken_off)]
+    assert len({json.loads(path.read_text())["parent"] for path in seals}) == 1
     parent = hashlib.sha256((fresh / MANIFEST).read_bytes()).hexdigest()
     assert parent in (fresh / "preregistration/mini/seals/S.json").read_text()
 

@@ -11,7 +11,7 @@ from kvexp.prereg.forms import COPIED
 from kvexp.prereg.grid_change import grid_changes, other_words
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.seal import core_files, differences
-from kvexp.prereg.sealing import Draft, draft, may_name_its_commit, same
+from kvexp.prereg.sealing import Draft, commit_for, draft, is_to_be_made_again, is_unused, same
 from kvexp.prereg.verbs.opened import opened, relative, short
 from kvexp.terminal import printable
 
@@ -21,27 +21,29 @@ SHOWN = 20
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Seal what is named, by default all; parents before their addenda."""
     study = opened(parsed, copy=parsed.copy)
-    home, is_whole, is_renewed = study.home, True, False
-    for one in named(home, study.names):
-        made = draft(home, study.selection, one)
-        is_whole = is_whole and (made.commit.name is None or made.commit.holds_all is not None)
+    home = study.home
+    wanted = {one.content.id: one for one in named(home, study.names)}
+    # A seal that is made again may be in the commit, which then differs from it.
+    commits = {name: commit_for(home, study.selection, one) for name, one in wanted.items()}
+    for name, one in wanted.items():
+        made = draft(home, study.selection, one, commit=commits[name])
         is_again = made.seals.is_sealed()
         if is_again:
-            if not same(home, made, whatever_parent=is_renewed):
+            if not same(home, made, whatever_parent=is_unused(home, name)):
                 raise _other(home, made)
-            if not may_name_its_commit(home, one, made):
-                console.print(Text(f"{one.content.id}: sealed already, {short(made.seals.manifest)}"))
+            if not is_to_be_made_again(home, one, made, wanted):
+                console.print(Text(f"{name}: sealed already, {short(made.seals.manifest)}"))
                 continue
-            is_renewed = True
         manifest = made.write(home)
         console.print(
             Text(
-                f"{one.content.id}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
+                f"{name}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
                 f"({relative(home, made.seals.manifest)}){', again, with its commit' if is_again else ''}"
             )
         )
         for line in _remarks(home, made, one.content.suites):
             console.print(Text(f"  {line}"))
+    is_whole = all(one.name is None or one.holds_all is not None for one in commits.values())
     console.print(Text(f"next: {_next(home, is_whole)}"))
     return 0
 
