@@ -24,11 +24,13 @@ class Bound:
         seals: by registration id.
         locks: by suite.
         shown: the evidence.
+        notes: where things do not lie as their names say, one sentence each.
     """
 
     seals: Mapping[str, Seal] = field(default_factory=dict)
     locks: Mapping[str, Locked] = field(default_factory=dict)
     shown: Shown = field(default_factory=Shown)
+    notes: tuple[str, ...] = ()
 
     def is_locked(self, suite: str) -> bool:
         """Whether the logs of a suite are closed, and are those that were closed."""
@@ -96,7 +98,19 @@ class Report:
         content = verdict.registered.content
         seal = self.bound.seals.get(content.id)
         later = [] if content.parent is None else [f"registered later, after {content.parent}"]
-        return [*later, *([seal.amended] if seal is not None and seal.amended else [])]
+        amended = "" if seal is None else seal.amended(verdict.claim_id)
+        return [*later, *([amended] if amended else [])]
+
+    @property
+    def marks(self) -> list[str]:
+        """What a reader must know before anything else."""
+        marks = {
+            "BLIND": self.is_blind,
+            "UNWITNESSED": not self.bound.shown.is_witnessed,
+            "AMENDED AFTER DATA": any(one.is_amended_after_data for one in self.bound.seals.values()),
+            "EVIDENCE FAILS": bool(self.bound.shown.failed),
+        }
+        return [words for words, is_true in marks.items() if is_true]
 
     def commands(self, answer: Answer) -> list[str]:
         """What to type to get the missing rows, one command per suite that is not locked."""

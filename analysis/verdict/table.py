@@ -26,11 +26,13 @@ def verdict_table(report: Report) -> Iterator[str]:
 
 
 def summary(report: Report) -> Iterator[str]:
-    """One line a claim, for the end of a long page."""
+    """One line a claim, for the end of a long page, below what must be known before anything else."""
+    if report.marks:
+        yield ", ".join([f"study {report.study.name}", *report.marks])
     for verdict in report.verdicts:
         statement = verdict.registered.content.claim[verdict.claim_id].statement
-        words = textwrap.shorten(statement, WIDTH - 26, placeholder=" ...")
-        yield f"{verdict.claim_id:6}{report.word(verdict):20}{words}"
+        head = f"{verdict.claim_id:6}{report.word(verdict):20}"
+        yield from wrapped(head, "; ".join([*report.history(verdict), statement]))
 
 
 def _state(report: Report, verdict: Verdict) -> list[str]:

@@ -8,7 +8,9 @@ import shutil
 import pytest
 
 from analysis import cli
+from kvexp.prereg.authorities import PUBLIC
 from kvexp.prereg.forms import Check, Evidence, LockEvidence, SealEvidence, Stamp
+from kvexp.prereg.judged import Judged
 from kvexp.prereg.seal import read_manifest
 from kvexp.records import encode
 from tests import planted
@@ -46,6 +48,9 @@ def run(home, capsys):
         return code, out, err
 
     return call
+
+
+CLAIMS = ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
 
 
 def verdicts(folder):
@@ -478,10 +483,10 @@ def test_a_blind_run_of_an_incomplete_study_is_incomplete(run, study):
 
 def stamp(grade):
     return Stamp(
-        trust="public",
+        trust="digicert",
         witness="CN=A public authority",
-        root_sha256="1" * 64,
-        grade=grade,
+        root_sha256=PUBLIC["digicert"],
+        kind="public" if grade == 2 else "self-run",
         time="2026-11-01T10:00:00Z",
         serial="c0de",
         anchor=sealing.ANCHOR,
@@ -489,7 +494,12 @@ def stamp(grade):
 
 
 def evidence(study, grade=2, checks=(), **changes):
-    """Evidence about the seals and locks that are there."""
+    """Evidence about the seals and locks that are there, judged from the files that are there."""
+    home = study.parent / "home"
+    for name in "RS" if grade else "":
+        (home / "seals" / f"{name}.tsr").write_bytes(b"a reply")
+    judged = Judged(sealing.ROOT, "embedded", study, home, "preregistration/embedded")
+    read = judged.digests(dict(zip("RS", ([SHORT], [LONG]), strict=True)), CLAIMS)
     folder = study / "locks" / "registration" / "seals"
     seals = [
         SealEvidence(
@@ -519,6 +529,8 @@ def evidence(study, grade=2, checks=(), **changes):
     ]
     fields = {
         "study": "embedded",
+        "home": "preregistration/embedded",
+        "read": {**read, **judged.authorities({"digicert"} if grade else ())},
         "grade": grade,
         "seals": seals,
         "amendments": [],
@@ -543,7 +555,7 @@ def test_evidence_of_a_public_witness_takes_the_mark_away(run, locked):
     full = flat((locked / "verdicts.md").read_text())
     assert "holds: every attempt carries the anchor" in full
     assert "cannot be excluded: another registration that was thrown away" in full
-    assert "stamped 2026-11-01T10:00:00Z by CN=A public authority (public, serial c0de)" in full
+    assert "stamped 2026-11-01T10:00:00Z by CN=A public authority (digicert, serial c0de)" in full
     assert verdicts(locked)["evidence"]["grade"] == 2
     assert verdicts(locked)["witnessed"] is True
 
@@ -567,7 +579,7 @@ def test_what_cannot_be_told_is_no_failure(run, locked):
     evidence(locked, checks=[Check(name="clock", holds=None, words="the clocks agree")])
     code, _, _ = run(locked)
     assert code == 0
-    assert "cannot be told: the clocks agree" in flat((locked / "verdicts.md").read_text())
+    assert "open: the clocks agree" in flat((locked / "verdicts.md").read_text())
 
 
 @pytest.mark.parametrize("stale", ["seal", "lock"])
@@ -580,7 +592,7 @@ def test_evidence_about_other_seals_or_locks_is_absent(run, locked, stale):
     code, out, _ = run(locked)
     assert code == 0
     assert "UNWITNESSED" in out
-    assert "evidence.json is about other seals or locks: run kvexp verify study=embedded" in flat(out)
+    assert "evidence.json does not count: it is about other seals or locks than those that judge here; run kvexp verify embedded" in flat(out)
     assert verdicts(locked)["evidence"] is None
 
 
