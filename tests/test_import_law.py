@@ -214,7 +214,8 @@ sys.modules.update(dict.fromkeys(banned))  # None: importing it raises
 import analysis
 for found in pkgutil.walk_packages(analysis.__path__, "analysis."):
     importlib.import_module(found.name)
-leaves = {"condition", "registration", "seal", "forms", "chain", "locate", "reachable", "schema", "source"}
+leaves = {"condition", "registration", "seal", "forms", "chain", "locate", "reachable", "schema", "source",
+          "authorities", "judged"}
 kvexp = {name for name in sys.modules if name.startswith("kvexp.")}
 print(*sorted(kvexp - {"kvexp.records", "kvexp.errors", "kvexp.prereg", "kvexp.terminal",
                        *(f"kvexp.prereg.{name}" for name in leaves)}))

@@ -138,3 +138,13 @@ def lock(results, home, name, suite, *, incomplete=None):
     body = Manifest({path: sha256(results, path) for path in names}, "").body
     (results / "locks" / f"{suite}.sha256").write_bytes(body)
     return hashlib.sha256(body).hexdigest()
+
+
+def verdicts(folder):
+    """What a run wrote for machines."""
+    return json.loads((folder / "verdicts.json").read_bytes())
+
+
+def flat(text):
+    """Wrapped lines as one."""
+    return " ".join(text.split())
