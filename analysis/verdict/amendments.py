@@ -31,7 +31,7 @@ def _short(step: Step) -> Iterator[str]:
 
 def _step(step: Step, report: Report, seal: Seal) -> Iterator[str]:
     stated = step.stated
-    yield from _line(f"  seal {stated.replaces[:SHORT]} ", _stamped(step, report))
+    yield from _line(f"  seal {stated.replaces[:SHORT]}", _stamped(step, report))
     for stamp in _stamps(step, report):
         yield from stamp_lines("     stamped ", stamp)
     made = (
@@ -57,9 +57,9 @@ def _touched(step: Step) -> str:
 
 def _stamped(step: Step, report: Report) -> str:
     if _stamps(step, report):
-        return "was stamped"
+        return ""
     is_known = report.bound.shown.evidence is not None
-    return "has no time stamp" if is_known else f"(its time stamp: kvexp verify {report.study.name})"
+    return ": no time stamp" if is_known else f": for its time stamp run kvexp verify {report.study.name}"
 
 
 def _stamps(step: Step, report: Report) -> list[Stamp]:
