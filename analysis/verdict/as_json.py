@@ -28,10 +28,11 @@ def to_json(report: Report) -> str:
         **({"cells": _size(study.cells)} if len(study.cells) else {}),
         "problems": [problem.message for problem in study.problems],
         "registrations": [_registration(report, one) for one in report.registrations],
-        "notes": list(report.bound.notes),
+        **({"notes": list(report.bound.notes)} if report.bound.notes else {}),
         "locks": {suite: one.manifest for suite, one in report.bound.locks.items()},
         "claims": [_claim(report, verdict) for verdict in report.verdicts],
         "evidence": _evidence(report),
+        **({"evidence_note": report.bound.shown.note} if report.bound.shown.note else {}),
     }
     return numbers.to_json(body)
 

@@ -95,11 +95,14 @@ class Report:
 
     def history(self, verdict: Verdict) -> list[str]:
         """How the claim came to be registered as it stands, where that needs saying."""
-        content = verdict.registered.content
-        seal = self.bound.seals.get(content.id)
-        later = [] if content.parent is None else [f"registered later, after {content.parent}"]
-        amended = "" if seal is None else seal.amended(verdict.claim_id)
-        return [*later, *([amended] if amended else [])]
+        parent = verdict.registered.content.parent
+        later = "" if parent is None else f"registered later, after {parent}"
+        return [words for words in (later, self.amended(verdict)) if words]
+
+    def amended(self, verdict: Verdict) -> str:
+        """Whether what decides the claim was changed after it was sealed; empty: it was not."""
+        seal = self.bound.seals.get(verdict.registered.content.id)
+        return "" if seal is None else seal.amended(verdict.claim_id)
 
     @property
     def marks(self) -> list[str]:
