@@ -99,6 +99,9 @@ def test_a_lock_is_made_again_for_an_amendment_and_the_first_one_stays(locked):
     kvexp(locked, "amend", "mini", "R", *WHY, "--data-seen", "everything")
     kvexp(locked, "verify", "mini")
     assert ceremony.holds(locked)["lock mini"] is None
+    said = " ".join(analysis(locked, code=0).split())
+    assert "run kvexp lock mini mini --again, then kvexp verify mini" in said
+    assert "was amended in preregistration/mini after the lock" in said
     assert "locked already" in kvexp(locked, "lock", "mini")
     kvexp(locked, "lock", "mini", "--again")
     assert (locked / "results/mini/locks/mini@1.sha256").read_bytes() == first
