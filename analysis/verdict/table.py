@@ -26,14 +26,14 @@ def verdict_table(report: Report) -> Iterator[str]:
 
 
 def summary(report: Report) -> Iterator[str]:
-    """Every claim, for the end of a long page, below what must be known before anything else."""
-    if report.marks:
-        yield ", ".join([f"study {report.study.name}", *report.marks])
+    """Every claim, for the end of a long page, and last the marks of its title."""
     for verdict in report.verdicts:
         statement = verdict.registered.content.claim[verdict.claim_id].statement
         head = f"{verdict.claim_id:6}{report.word(verdict):20}"
         words = [part for part in (report.amended(verdict), statement) if part]
         yield from wrapped(head, "; ".join(words))
+    if report.marks:
+        yield ", ".join([f"study {report.study.name}", *report.marks])
 
 
 def _state(report: Report, verdict: Verdict) -> list[str]:
