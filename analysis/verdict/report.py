@@ -24,11 +24,13 @@ class Bound:
         seals: by registration id.
         locks: by suite.
         shown: the evidence.
+        notes: where things do not lie as their names say, one sentence each.
     """
 
     seals: Mapping[str, Seal] = field(default_factory=dict)
     locks: Mapping[str, Locked] = field(default_factory=dict)
     shown: Shown = field(default_factory=Shown)
+    notes: tuple[str, ...] = ()
 
     def is_locked(self, suite: str) -> bool:
         """Whether the logs of a suite are closed, and are those that were closed."""
@@ -93,10 +95,25 @@ class Report:
 
     def history(self, verdict: Verdict) -> list[str]:
         """How the claim came to be registered as it stands, where that needs saying."""
-        content = verdict.registered.content
-        seal = self.bound.seals.get(content.id)
-        later = [] if content.parent is None else [f"registered later, after {content.parent}"]
-        return [*later, *([seal.amended] if seal is not None and seal.amended else [])]
+        parent = verdict.registered.content.parent
+        later = "" if parent is None else f"registered later, after {parent}"
+        return [words for words in (later, self.amended(verdict)) if words]
+
+    def amended(self, verdict: Verdict) -> str:
+        """Whether what decides the claim was changed after it was sealed; empty: it was not."""
+        seal = self.bound.seals.get(verdict.registered.content.id)
+        return "" if seal is None else seal.amended(verdict.claim_id)
+
+    @property
+    def marks(self) -> list[str]:
+        """What a reader must know before anything else."""
+        marks = {
+            "BLIND": self.is_blind,
+            "UNWITNESSED": not self.bound.shown.is_witnessed,
+            "AMENDED AFTER DATA": any(one.is_amended_after_data for one in self.bound.seals.values()),
+            "EVIDENCE FAILS": bool(self.bound.shown.failed),
+        }
+        return [words for words, is_true in marks.items() if is_true]
 
     def commands(self, answer: Answer) -> list[str]:
         """What to type to get the missing rows, one command per suite that is not locked."""
