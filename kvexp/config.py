@@ -377,6 +377,11 @@ class ClusterConf:
         if self.workers < 1 or self.threads < 0:
             raise ConfigError(f"cluster {self.name}: workers is at least 1, threads at least 0")
 
+    @property
+    def slurm_threads(self) -> int:
+        """Torch threads of a shard on Slurm, which gives it cores of its own."""
+        return self.threads or self.slurm.cpus
+
 
 # What an item's first default may be called, and the schema that it then has.
 SCHEMAS: dict[str, dict[str, Any]] = {

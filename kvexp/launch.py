@@ -139,11 +139,18 @@ def jobs(
 ) -> list[ShardJob]:
     """One job for every shard; `under`: by suite, what it is registered under."""
     git = provenance.git_state(root)
-    threads = cluster.threads or max(1, len(os.sched_getaffinity(0)) // cluster.workers)
+    threads = threads_of(cluster)
     return [
         ShardJob(shard, Place(folder_of(results, shard), under[shard.suite], git, cluster.device), threads)
         for shard in made
     ]
+
+
+def threads_of(cluster: ClusterConf) -> int:
+    """Torch threads of a worker: as said, or its share of the cores that it is given."""
+    if cluster.executor == "slurm":
+        return cluster.slurm_threads
+    return cluster.threads or max(1, len(os.sched_getaffinity(0)) // cluster.workers)
 
 
 def run_here(todo: list[ShardJob]) -> Iterator[Outcome]:

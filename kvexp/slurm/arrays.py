@@ -98,7 +98,7 @@ def _memory(gigabytes: float | None) -> str | None:
 
 def _setup(cluster: ClusterConf) -> list[str]:
     lines = [
-        f"export OMP_NUM_THREADS={threads_of(cluster)} OMP_WAIT_POLICY=PASSIVE",
+        f"export OMP_NUM_THREADS={cluster.slurm_threads} OMP_WAIT_POLICY=PASSIVE",
         # `kvexp fetch` brings models and data on a login node: nodes wait for no network.
         "export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false TQDM_DISABLE=1",
         # srun does not take over sbatch's cores by itself.
@@ -108,11 +108,6 @@ def _setup(cluster: ClusterConf) -> list[str]:
         failed = shlex.quote(f"kvexp: setup command failed: {command}")
         lines += [command, f"[ $? = 0 ] || {{ echo {failed} >&2; exit {SETUP_FAILED}; }}"]
     return lines
-
-
-def threads_of(cluster: ClusterConf) -> int:
-    """Torch threads of a shard."""
-    return cluster.threads or cluster.slurm.cpus
 
 
 def _executor(cluster: ClusterConf, logs: Path, options: dict[str, Any]) -> Any:

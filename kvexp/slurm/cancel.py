@@ -12,15 +12,15 @@ from kvexp.slurm.submissions import Book
 IDS_AT_ONCE = 200
 
 
-def cancel(book: Book, shard_ids: Collection[str], is_whole: bool, console: Console) -> None:
-    """Cancel the tasks of these shards; with `is_whole` the analysis that follows them as well.
+def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> None:
+    """Cancel the tasks of these shards; None: all, and the analysis that follows them as well.
 
     Raises SlurmError if the queue does not answer or scancel refuses.
     """
     found = read_flights(book, book.read())
-    chosen = [f for f in found if (is_whole if f.shard_id is None else f.shard_id in shard_ids)]
+    chosen = [f for f in found if shard_ids is None or f.shard_id in shard_ids]
     if not chosen:
-        console.print(f"study {book.study} has nothing of this in the queue")
+        console.print(f"study {book.study} has nothing of it in the queue")
         return
     ids = _ids(found, chosen)
     for start in range(0, len(ids), IDS_AT_ONCE):
