@@ -289,22 +289,20 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _status(parsed: argparse.Namespace, console: Console) -> int:
-    from dataclasses import asdict
-
     from kvexp.compose import project_root, select
     from kvexp.started import refuse_unstarted
-    from kvexp.status import print_status, study_status
+    from kvexp.status import print_report, report
 
     root = project_root()
     selection = select(parsed.overrides, root)
     results = root / "results" / selection.study.name
     refuse_unstarted(results, parsed.overrides)
-    rows = study_status(selection, results)
+    found = report(selection, root, results)
     if parsed.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        print(json.dumps(found.plain(), indent=2))
     else:
-        print_status(selection.study.name, rows, console)
-    return IntegrityError.exit_code if any(row.state == "broken" for row in rows) else 0
+        print_report(found, console)
+    return IntegrityError.exit_code if any(row.state == "broken" for row in found.rows) else 0
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:

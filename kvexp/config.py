@@ -339,11 +339,11 @@ class SlurmConf:
         if taken := sorted({"array", "output", "error", "signal", "job-name", "job_name"} & set(self.sbatch)):
             raise ConfigError(f"slurm.sbatch cannot set {taken[0]}: kvexp does")
 
-    @property
-    def gpus(self) -> int:
-        """GPUs of one shard."""
-        last = (self.gres or "gpu:0").rpartition(":")[2]
-        return int(last) if last.isdigit() else 1
+
+def gpus_of(gres: str | None) -> int:
+    """GPUs that a shard asks for; a name without a number is one."""
+    last = (gres or "gpu:0").rpartition(":")[2]
+    return int(last) if last.isdigit() else 1
 
 
 @dataclass

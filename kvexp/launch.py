@@ -24,6 +24,7 @@ from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.folders import own_folder
 from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, Under, run_shard
+from kvexp.shard_places import folder_of
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
@@ -122,16 +123,6 @@ def content_digest(model: ModelConf) -> str | None:
     with contextlib.suppress(InputError):
         return model_digest(source)
     return None
-
-
-def folder_of(results: Path, shard: Shard) -> Path:
-    """results/<study>/<suite>/<shard_id>."""
-    return results / shard.suite / shard.shard_id
-
-
-def is_complete(results: Path, shard: Shard) -> bool:
-    """A footer closes a shard."""
-    return (folder_of(results, shard) / shard_log.FOOTER).exists()
 
 
 def jobs(

@@ -28,6 +28,7 @@ from kvexp.progress import Work
 from kvexp.resolved import Shard
 from kvexp.shard import Under, refuse_other_seals
 from kvexp.shard_log import CELLS, GENERATIONS, check_closed, read_attempts
+from kvexp.shard_places import folder_of, is_complete
 from kvexp.slurm.follow import Follow
 from kvexp.slurm.sending import Sending, print_all, refuse_absent, send_all
 from kvexp.terminal import printable
@@ -72,7 +73,7 @@ def submit(
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
     under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
-    todo = [s for s in wanted if not launch.is_complete(results, s)]
+    todo = [s for s in wanted if not is_complete(results, s)]
     refuse_locked(results, [s.suite for s in todo])
     on_slurm = selection.cluster.executor == "slurm"
     if then_analyze and not (on_slurm and is_registered):
@@ -118,7 +119,7 @@ def submit(
     else:
         logs = root / "slurm" / "logs" / selection.study.name
         events = launch.run_local(jobs, logs, selection.cluster)
-    logs_of = [launch.folder_of(results, s) / s.log for s in todo]
+    logs_of = [folder_of(results, s) / s.log for s in todo]
     return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
 
 
@@ -146,7 +147,7 @@ def _sending(
 def _refuse_missing(selection: Selection, results: Path, overrides: Sequence[str]) -> None:
     """Raises NotFetched or InputError that names everything at once; complete shards need no model."""
     made = chosen(shards(selection, "assume", {}), selection)
-    models = {f"model {shard.model.name}" for shard in made if not launch.is_complete(results, shard)}
+    models = {f"model {shard.model.name}" for shard in made if not is_complete(results, shard)}
     found = [
         one for one in missing(selection, made) if not one.name.startswith("model ") or one.name in models
     ]
@@ -164,7 +165,7 @@ def _refuse_others(results: Path, complete: list[Shard], under: Mapping[str, Und
     """Raises IntegrityError if a complete shard is not what is asked for: other rows, weights or seals."""
     digests = {s.model.name: launch.content_digest(s.model) for s in complete if is_folder(s.model.source)}
     for shard in complete:
-        folder = launch.folder_of(results, shard)
+        folder = folder_of(results, shard)
         check_closed(folder, shard.digest, shard.log)
         attempts = read_attempts(folder)
         refuse_other_seals(folder, attempts, under[shard.suite])

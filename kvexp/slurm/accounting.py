@@ -52,12 +52,10 @@ class Run:
     nodes: str
 
     @property
-    def is_over(self) -> bool:
-        return self.end is not None
-
-    @property
-    def gpu_seconds(self) -> int | None:
-        return None if self.gpus is None else self.gpus * self.seconds
+    def task(self) -> int:
+        """Index in its array; 0 for a job that is none."""
+        last = self.job_id.partition("_")[2]
+        return int(last) if last.isdigit() else 0
 
 
 def read_accounting(job_ids: Iterable[str], seconds: float = SECONDS) -> list[Run]:

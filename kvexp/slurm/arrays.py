@@ -13,11 +13,11 @@ import submitit
 from kvexp import provenance, shard_log
 from kvexp.config import ClusterConf
 from kvexp.errors import ConfigError
+from kvexp.slurm.ends import SETUP_FAILED
 from kvexp.slurm.programs import SlurmError, run, said
 from kvexp.slurm.submissions import Book, Refused, Sent, Submitted
 
 T = TypeVar("T")
-SETUP_FAILED = 9  # exit status of a job whose setup command fails
 DEFAULT_ARRAY = 1001  # MaxArraySize of a Slurm that does not say
 
 
@@ -143,9 +143,3 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
         raise SbatchError(f"sbatch refuses {sent.before.suite or 'the analysis'}: {reason}") from None
     job_id = jobs[0].job_id.partition("_")[0]
     return book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at=provenance.now()))
-
-
-def log_of(root: Path, sent: Sent, task: int) -> Path:
-    """Where a task of a submission writes, all its runs one after the other."""
-    tail = "" if len(sent.before.shards) <= 1 else f"_{task}"
-    return root / sent.before.logs / f"{sent.job_id}{tail}_0_log.out"

@@ -17,7 +17,7 @@ def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> N
 
     Raises SlurmError if the queue does not answer or scancel refuses.
     """
-    found = read_flights(book, book.read())
+    found = read_flights(book.read())
     chosen = [f for f in found if shard_ids is None or f.shard_id in shard_ids]
     if not chosen:
         console.print(f"study {book.study} has nothing of it in the queue")

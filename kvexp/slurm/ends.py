@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp.slurm.accounting import Run
-from kvexp.slurm.arrays import SETUP_FAILED
 from kvexp.terminal import printable
 
+SETUP_FAILED = 9  # exit status of a job whose setup command fails
 TAIL_BYTES = 16_384
 TAIL_LINES = 5
 _BEGUN = re.compile(r"submitit INFO .* - Starting with JobEnvironment")

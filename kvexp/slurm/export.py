@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kvexp import shard_log
+from kvexp.config import gpus_of
 from kvexp.errors import IntegrityError
 from kvexp.records import Id, Reader, Record, RecordError, encode
 from kvexp.slurm.accounting import Run, read_accounting
@@ -77,20 +78,19 @@ def _known(sent: Iterable[Sent], runs: Iterable[Run]) -> Iterable[Ran]:
         before = by_name.get(run.name)
         if before is None or run.start is None:
             continue
-        task = run.job_id.partition("_")[2]
-        index = int(task) if task.isdigit() else 0
         yield Ran(
             job_id=run.job_id,
             raw_id=run.raw_id,
             name=run.name,
             suite=before.suite,
-            shard_id=before.shards[index] if index < len(before.shards) else None,
+            shard_id=before.shards[run.task] if run.task < len(before.shards) else None,
             state=run.state,
             exit_code=run.exit_code,
             start=run.start,
             end=run.end,
             seconds=run.seconds,
-            gpus=run.gpus,
+            # A job that asked for none has none, whether or not accounting counts them.
+            gpus=0 if run.gpus is None and not gpus_of(before.options.get("gres")) else run.gpus,
             nodes=run.nodes,
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kvexp import provenance
 from kvexp.errors import IncompleteError
+from kvexp.slurm.programs import SECONDS
 from kvexp.slurm.queue import Entry, read_queue
 from kvexp.slurm.submissions import Book, Sent, Submitted
 
@@ -34,9 +35,9 @@ def flights(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[Flight]:
     return found
 
 
-def read_flights(book: Book, sent: Sequence[Sent]) -> list[Flight]:
+def read_flights(sent: Sequence[Sent], seconds: float = SECONDS) -> list[Flight]:
     """Ask the queue. Raises SlurmError if it does not answer."""
-    return flights(sent, read_queue(one.before.user for one in sent)) if sent else []
+    return flights(sent, read_queue((one.before.user for one in sent), seconds)) if sent else []
 
 
 def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
@@ -46,7 +47,7 @@ def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
     may be at work.
     """
     sent = book.read()
-    found = read_flights(book, sent)
+    found = read_flights(sent)
     ids = {flight.sent.before.name: flight.entry.job_id.partition("_")[0] for flight in found}
     for i, one in enumerate(sent):
         if one.after is not None:

@@ -84,14 +84,14 @@ def send_all(one: Sending, console: Console) -> None:
             )
             sent = arrays.send(book, sent, one.cluster, [one.follow])
             console.print(f"job {sent.job_id}: the analysis, once the others have ended; its words go to")
-            console.print(Text(f"  {arrays.log_of(one.root, sent, 0).relative_to(one.root)}"))
+            console.print(Text(f"  {sent.log(0)}"))
 
 
 def print_all(one: Sending, console: Console) -> None:
     """`--dry-run`: the batch scripts that would be given to sbatch, and the shard of each task."""
     refuse_absent()
     book = one.book()
-    found = read_flights(book, book.read())
+    found = read_flights(book.read())
     todo = _free(one.jobs, found, console)
     for piece in _pieces(one, todo):
         name = f"TIME-RANDOM.{piece.suite}"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kvexp import provenance, shard_log
+from kvexp.config import gpus_of
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.records import Id, Reader, Record, RecordError
 from kvexp.slurm.queue import me
@@ -87,13 +88,23 @@ class Sent:
             return False
         return time.time() - self.path.stat().st_mtime < FRESH_SECONDS
 
-    def task_id(self, shard_id: str) -> str | None:
-        """The job id of a shard's task, as Slurm writes it."""
-        if self.job_id is None:
-            return None
-        if len(self.before.shards) == 1:  # submitit makes no array of one
-            return self.job_id
-        return f"{self.job_id}_{self.before.shards.index(shard_id)}"
+    @property
+    def is_array(self) -> bool:
+        """submitit makes no array of one."""
+        return len(self.before.shards) > 1
+
+    def task_id(self, task: int) -> str:
+        """The job id of a task, as Slurm writes it."""
+        return f"{self.job_id}_{task}" if self.is_array else str(self.job_id)
+
+    def log(self, task: int) -> Path:
+        """Where a task writes, all its runs one after the other; relative to the repository."""
+        return Path(self.before.logs) / f"{self.task_id(task)}_0_log.out"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that each task asked for."""
+        return gpus_of(self.before.options.get("gres"))
 
 
 class Book:
