@@ -17,7 +17,7 @@ from kvexp.cli import main
 from kvexp.launch import load_model
 from tests import project
 
-PATIENCE = 300.0  # a task starts in seconds on an idle machine, and this one may be busy
+PATIENCE = 900.0  # a task starts in seconds on an idle machine, and this one may be busy
 UP = project.ROOT / "slurm" / "dev-cluster" / "up.sh"
 
 
@@ -88,10 +88,14 @@ def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) ->
     return found
 
 
+def told(*command: str) -> str:
+    """What a program of Slurm prints."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+
 def queue() -> list[tuple[str, str, str]]:
     """Job id, state and name of what is in the queue, as squeue says, not kvexp."""
-    found = subprocess.run(["squeue", "-h", "-r", "-o", "%i|%T|%j"], capture_output=True, text=True, check=False)
-    lines = [line.split("|", 2) for line in found.stdout.splitlines()]
+    lines = [line.split("|", 2) for line in told("squeue", "-h", "-r", "-o", "%i|%T|%j").splitlines()]
     return [(job_id, state, name) for job_id, state, name in lines]
 
 
@@ -135,8 +139,10 @@ def worker(root: Path, job_id: str) -> int:
 
 def raw_id(job_id: str) -> str:
     """The number that processes of a task see."""
-    text = subprocess.run(["scontrol", "show", "job", job_id], capture_output=True, text=True, check=True).stdout
-    return re.search(r"JobId=([0-9]+)", text)[1]
+    return re.search(r"JobId=([0-9]+)", told("scontrol", "show", "job", job_id))[1]
+
+
+KEY = ("shard_id", "example_id", "arm", "condition", "budget", "seed")
 
 
 def answers(root: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -146,7 +152,7 @@ def answers(root: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
         for line in path.read_bytes().splitlines():
             row = json.loads(line)
             if row["kind"].startswith("generation"):
-                key = tuple(row[name] for name in ("shard_id", "example_id", "arm", "condition", "budget", "seed"))
+                key = tuple(row[name] for name in KEY)
                 assert key not in found
                 found[key] = {k: v for k, v in row.items() if k not in ("attempt", "seconds")}
     return found
