@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kvexp import shard_log
 from kvexp.config import ClusterConf
 from kvexp.errors import IntegrityError
 from kvexp.grid import expected_minutes
+from kvexp.moments import seconds_of
 from kvexp.resolved import Shard
 from kvexp.shard_log import FOOTER
 
@@ -70,8 +70,4 @@ def _measured(one: Progress) -> float | None:
         start = shard_log.read_attempt(one.folder / f"attempt-{last.attempt:03d}.json").started_at
     except (IntegrityError, OSError, IndexError):
         return None
-    return None if not last.rows else max(0.0, _time(footer.ended_at) - _time(start)) / last.rows
-
-
-def _time(text: str) -> float:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    return None if not last.rows else max(0.0, seconds_of(footer.ended_at) - seconds_of(start)) / last.rows

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kvexp import shard_log
+from kvexp.moments import seconds_of
 from kvexp.records import Attempt
 from kvexp.shard_log import FOOTER
 from kvexp.slurm.standing import Standing
@@ -56,9 +56,9 @@ def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) ->
     attempts = shard_log.read_attempts(folder)
     if not attempts:
         return 0.0
-    ends = [_time(one.started_at) for one in attempts[1:]] + [_last_sign(folder, log)]
+    ends = [seconds_of(one.started_at) for one in attempts[1:]] + [_last_sign(folder, log)]
     return sum(
-        max(0.0, end - _time(one.started_at)) * _gpus(one, asked)
+        max(0.0, end - seconds_of(one.started_at)) * _gpus(one, asked)
         for one, end in zip(attempts, ends, strict=True)
         if one.slurm.get("SLURM_JOB_ID") not in known
     )
@@ -73,7 +73,7 @@ def _is_accounted(folder: Path, known: set[str]) -> bool:
 
 def _last_sign(folder: Path, log: str) -> float:
     if (folder / FOOTER).exists():
-        return _time(shard_log.read_footer(folder).ended_at)
+        return seconds_of(shard_log.read_footer(folder).ended_at)
     path = folder / log
     return path.stat().st_mtime if path.exists() else 0.0
 
@@ -83,7 +83,3 @@ def _gpus(attempt: Attempt, asked: dict[str, int]) -> int:
     if job_id is not None and job_id in asked:
         return asked[job_id]
     return int(attempt.device.startswith("cuda"))
-
-
-def _time(text: str) -> float:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
