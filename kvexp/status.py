@@ -19,6 +19,7 @@ from kvexp.example_files import example_file, lost
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
 from kvexp.prepare import written_ids
+from kvexp.records import Footer
 from kvexp.resolved import Shard
 from kvexp.shard_log import FOOTER
 from kvexp.shard_places import folder_of
@@ -151,7 +152,8 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
         log = folder / shard.log
         idle = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
         if (closed := _closed(folder, shard.log)) is not None:
-            return ShardStatus(shard.shard_id, "complete", closed, expected, idle, _foreign(folder, shard))
+            note = _foreign(folder, shard, closed)
+            return ShardStatus(shard.shard_id, "complete", closed.rows, expected, idle, note)
         state = shard_log.read_state(folder, shard.log)
     except (IntegrityError, OSError) as error:
         return ShardStatus(shard.shard_id, "broken", 0, expected, idle, str(error))
@@ -168,21 +170,20 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
     return ShardStatus(shard.shard_id, word, len(state.rows), expected, idle, note, category=category)
 
 
-def _closed(folder: Path, log: str) -> int | None:
-    """Rows of a shard whose log and attempts are those that its footer closed; None: look closer."""
+def _closed(folder: Path, log: str) -> Footer | None:
+    """Of a complete shard. Raises IntegrityError unless log and attempts are those that it closed."""
     if not (folder / FOOTER).exists():
         return None
     footer = shard_log.read_footer(folder)
     if footer.sha256 == shard_log.sha256(folder / log) and all(
         (folder / f"attempt-{segment.attempt:03d}.json").is_file() for segment in footer.segments
     ):
-        return footer.rows
-    shard_log.read_state(folder, log)  # raises, and says what is wrong
-    return footer.rows
+        return footer
+    return shard_log.read_state(folder, log).footer  # raises, and says what is wrong
 
 
-def _foreign(folder: Path, shard: Shard) -> str:
-    if shard_log.read_footer(folder).shard_digest == shard.digest:
+def _foreign(folder: Path, shard: Shard, footer: Footer) -> str:
+    if footer.shard_digest == shard.digest:
         return ""
     commit = (shard_log.read_attempts(folder)[-1].git_commit or "unknown")[:7]
     return f"made under another configuration or protocol, at commit {commit}"

@@ -74,6 +74,7 @@ def submit(
     under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
     todo = [s for s in wanted if not is_complete(results, s)]
+    open_ids = {s.shard_id for s in todo}
     refuse_locked(results, [s.suite for s in todo])
     on_slurm = selection.cluster.executor == "slurm"
     if then_analyze and not (on_slurm and is_registered):
@@ -96,7 +97,7 @@ def submit(
     gone = lost(results, wanted)
     write_grid(results, made, left_out)
     write_examples(results, wanted, launch.tokenizers(selection))
-    _refuse_others(results, [s for s in wanted if s not in todo], under)
+    _refuse_others(results, [s for s in wanted if s.shard_id not in open_ids], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
         console.print(printable(note), markup=False)
     for path in gone:

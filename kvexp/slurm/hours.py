@@ -51,31 +51,22 @@ def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
 
 def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) -> float:
     """GPU-seconds of the attempts that accounting does not know."""
-    if _is_accounted(folder, known):
+    footer = shard_log.read_footer(folder) if (folder / FOOTER).exists() else None
+    if footer is not None and all(segment.job_id in known for segment in footer.segments):
         return 0.0
     attempts = shard_log.read_attempts(folder)
     if not attempts:
         return 0.0
-    ends = [seconds_of(one.started_at) for one in attempts[1:]] + [_last_sign(folder, log)]
+    path = folder / log
+    last = path.stat().st_mtime if path.exists() else 0.0
+    if footer is not None:
+        last = seconds_of(footer.ended_at)
+    ends = [*(seconds_of(one.started_at) for one in attempts[1:]), last]
     return sum(
         max(0.0, end - seconds_of(one.started_at)) * _gpus(one, asked)
         for one, end in zip(attempts, ends, strict=True)
         if one.slurm.get("SLURM_JOB_ID") not in known
     )
-
-
-def _is_accounted(folder: Path, known: set[str]) -> bool:
-    """Whether a footer alone tells that all its attempts are; it names their jobs."""
-    if not (folder / FOOTER).exists():
-        return False
-    return all(segment.job_id in known for segment in shard_log.read_footer(folder).segments)
-
-
-def _last_sign(folder: Path, log: str) -> float:
-    if (folder / FOOTER).exists():
-        return seconds_of(shard_log.read_footer(folder).ended_at)
-    path = folder / log
-    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def _gpus(attempt: Attempt, asked: dict[str, int]) -> int:

@@ -16,6 +16,7 @@ from tests.test_shard_log import small_disk
 
 pytestmark = pytest.mark.slurm
 ONE = ["suite.n_examples=60", "suite.shard_examples=60"]  # one shard, a quarter of a minute and more
+LONG = ["suite.n_examples=250", "suite.shard_examples=250"]  # minutes
 FIRST = "mini.tiny.words.000"
 
 
@@ -76,12 +77,12 @@ def test_a_task_that_is_requeued_goes_on_where_it_was(kvexp, root, undisturbed, 
 
 
 def test_a_time_limit_is_no_end(kvexp, root, undisturbed):
-    job = started(kvexp, root, "cluster.slurm.minutes=1", "cluster.slurm.signal_seconds=25")
+    job = started(kvexp, root, *LONG, "cluster.slurm.minutes=2", "cluster.slurm.signal_seconds=30")
     jobs = finished(root)
     assert len(jobs) > 1
     assert set(jobs) == {job}
     gone(job)
-    assert answers(root) == undisturbed(*ONE)
+    assert answers(root) == undisturbed(*LONG)
 
 
 def test_too_little_memory_is_named_and_another_request_completes_the_shard(kvexp, root):
@@ -92,14 +93,14 @@ def test_too_little_memory_is_named_and_another_request_completes_the_shard(kvex
 
 
 def test_an_example_that_fails_fails_its_task_and_shows_why(kvexp, root):
-    words = ["suite.mini.context_tokens=40", "suite.n_examples=2"]
-    (job,) = kvexp.submit(*words)
+    project.write(root, "suite/mini", project.SUITE.replace("budgets: [0.25]", "budgets: [0.05]"))
+    (job,) = kvexp.submit()
     gone(job)
-    row = kvexp.status(*words)[FIRST]
+    row = kvexp.status()[FIRST]
     assert (row["state"], row["category"]) == ("failed", "too_short")
     assert "2 examples failed" in row["note"]
     assert any(line.startswith(f"kvexp: shard {FIRST}: 2 of 2 examples failed") for line in row["tail"])
-    until(lambda: "1 FAILED" in kvexp("account", *words), "Slurm counts it as failed")
+    until(lambda: "2 FAILED" in kvexp("account"), "Slurm counts them as failed")
 
 
 def test_the_controller_may_restart_in_the_middle(kvexp, root, undisturbed):
