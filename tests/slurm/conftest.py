@@ -116,30 +116,33 @@ def rows(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def worker(root: Path, job_id: str) -> int:
-    """Pid of the Python process of a task: the one that has the task's folder on its command line."""
-
-    def find() -> int | None:
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                inside = (entry / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            is_task = b"submitit.core._submit" in words and Path(words[0].decode()).name.startswith("python")
-            if is_task and f"SLURM_JOB_ID={raw_id(job_id)}".encode() in inside:
-                return int(entry.name)
-        return None
-
-    found: int = until(find, f"a process of job {job_id}")
+def worker(job_id: str) -> int:
+    """Pid of the Python process of a task, once it is there."""
+    found: int = until(lambda: worker_now(job_id), f"a process of job {job_id}")
     return found
 
 
+def worker_now(job_id: str) -> int | None:
+    """Pid of the Python process of a task, which has the task's number in its environment."""
+    mark = f"SLURM_JOB_ID={raw_id(job_id)}".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            inside = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        is_task = b"submitit.core._submit" in words and Path(words[0].decode()).name.startswith("python")
+        if is_task and mark in inside:
+            return int(entry.name)
+    return None
+
+
 def raw_id(job_id: str) -> str:
-    """The number that processes of a task see."""
-    return re.search(r"JobId=([0-9]+)", told("scontrol", "show", "job", job_id))[1]
+    """The number that processes of a task see; `none` for a task that Slurm has forgotten."""
+    words = told("scontrol", "show", "job", job_id).split()
+    return next((word.partition("=")[2] for word in words if word.startswith("JobId=")), "none")
 
 
 KEY = ("shard_id", "example_id", "arm", "condition", "budget", "seed")

@@ -132,7 +132,7 @@ def test_accounting_and_attempts_know_the_same_jobs(kvexp, root):
 
 def test_a_worker_is_seen_running(kvexp, root):
     (job,) = kvexp.submit(*LONG, "cluster.workers=1")
-    worker(root, f"{job}_0")
+    worker(f"{job}_0")
     until(lambda: rows(log(root)) > 10, "rows of the first shard")
     found = kvexp.status(*LONG, "cluster.workers=1")
     assert found["mini.tiny.words.000"]["state"] == "running"

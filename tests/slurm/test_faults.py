@@ -37,7 +37,7 @@ def test_a_killed_worker_is_reported_with_its_last_words_and_the_next_submit_goe
     kvexp, root, undisturbed
 ):
     job = started(kvexp, root)
-    os.kill(worker(root, job), signal.SIGKILL)
+    os.kill(worker(job), signal.SIGKILL)
     gone(job)
     kept = rows(log(root))
     assert kept > 20
