@@ -23,10 +23,21 @@ COPIED = (
     "evicted_mass",
     "margin",
     "output_logprob",
+    "expected_kept",
     "realised_kept",
+    "tail_kept",
+    "n_context",
+    "n_prompt",
     "n_evictable",
     "n_generated",
 )
+# Of `Timings`, by the column that each becomes.
+TIMED = {
+    "prefill_seconds": "prefill",
+    "plan_seconds": "plan",
+    "decode_seconds": "decode",
+    "decode_arms": "decode_arms",
+}
 DERIVED = ("certificate_first", "certificate_mean")
 
 
@@ -82,8 +93,9 @@ class Answers:
             planned.rows.add(cast(Row, tuple(row)))
         self._present = np.zeros(len(table), bool)
         self._answered = np.zeros(len(table), bool)  # in whatever shard, closed or not
-        self._columns = {name: np.full(len(table), np.nan) for name in COPIED + DERIVED}
+        self._columns = {name: np.full(len(table), np.nan) for name in (*COPIED, *TIMED, *DERIVED)}
         self._score_name = np.full(len(table), None, object)
+        self._text = np.full(len(table), None, object)
 
     @property
     def suites(self) -> set[str]:
@@ -116,22 +128,26 @@ class Answers:
             self._copy(np.array(places), taken)
 
     def table(self) -> pd.DataFrame:
-        """The grid with what was found."""
+        """The grid with what was found: COPIED, TIMED and DERIVED as numbers, `text` as it was generated."""
         return self._grid.assign(
             present=self._present,
             score_name=pd.Categorical(
                 self._score_name, sorted({name for name in self._score_name if name is not None})
             ),
             **self._columns,
+            text=self._text,
         )
 
     def _copy(self, at: Integers, rows: list[Generation]) -> None:
         for name in COPIED:
             self._columns[name][at] = np.array([getattr(row, name) for row in rows], np.float64)
+        for column, name in TIMED.items():
+            self._columns[column][at] = np.array([getattr(row.seconds, name) for row in rows], np.float64)
         steps = [row.certificate_steps for row in rows]
         self._columns["certificate_first"][at] = [s[0] if s else np.nan for s in steps]
         self._columns["certificate_mean"][at] = [_mean(s) if s else np.nan for s in steps]
         self._score_name[at] = [row.score_name for row in rows]
+        self._text[at] = [row.text for row in rows]
 
 
 def _mean(steps: list[float]) -> float:
