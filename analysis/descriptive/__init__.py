@@ -2,14 +2,24 @@
 
 from collections.abc import Callable
 
+from analysis.descriptive.anchors import anchors
 from analysis.descriptive.budgets import budgets
+from analysis.descriptive.cells import cells
+from analysis.descriptive.conditions import conditions
 from analysis.descriptive.cost import cost
+from analysis.descriptive.coverage import coverage
 from analysis.descriptive.per_model import per_model
+from analysis.descriptive.tax import tax
 from analysis.parts import Part
 from analysis.scope import Scope
 
 BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
     per_model,
+    conditions,
+    cells,
+    coverage,
+    tax,
+    anchors,
     cost,
     budgets,
 )

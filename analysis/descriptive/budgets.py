@@ -53,7 +53,9 @@ def _rows(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
         here = rows[picks(rows, arm=arm, condition=condition, budget=budget)]
         reason = lacks_rows(scope, here)
         found = {} if reason else _numbers(here)
-        values = [plain(found[name], len(here)) if name in found else nothing(reason or NO_DRAW) for name in NAMES]
+        values = [
+            plain(found[name], len(here)) if name in found else nothing(reason or NO_DRAW) for name in NAMES
+        ]
         yield (suite.name, arm, condition, budget, len(here), *values)
 
 

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from analysis import populations
+from analysis.data import Data
 from analysis.decide import missing_rows, problems_touching
-from analysis.scope import NO_ROWS, Scope, Suite, nothing
+from analysis.scope import NO_ROWS, Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.statistics.base import Bools, Floats
+from kvexp.prereg.registration import Label
 
 ALL = "all"
 
@@ -42,6 +45,39 @@ def lacks_rows(scope: Scope, rows: pd.DataFrame) -> str:
     study = scope.report.study
     is_whole = not problems_touching(study, rows) and not missing_rows(study, rows)
     return "" if is_whole else NO_ROWS
+
+
+def lacks(scope: Scope, rows: pd.DataFrame, label: Label) -> str:
+    """The same, for rows whose label may need the full cache's answers too."""
+    if not populations.LABELS[label].needs_full:
+        return lacks_rows(scope, rows)
+    if (rows["full_at"] < 0).any():
+        return NO_ROWS
+    return lacks_rows(scope, rows) or lacks_rows(scope, full_of(scope, rows))
+
+
+def data_of(scope: Scope, suite: Suite, name: str, arms: Sequence[str], tasks: Sequence[str]) -> Data:
+    """All rows of some arms and tasks of a suite, labelled own failure, present or not.
+
+    Ask `lacks` about the rows of every number; all numbers share their resamples.
+    """
+    return scope.data([suite], population([suite], "own_failure", arms=arms, tasks=tasks), name)
+
+
+def labelled(rows: pd.DataFrame, label: Label) -> pd.DataFrame:
+    """Those of `Data.rows` that count under another label, with `positive` as it says."""
+    own, full = rows["success"].to_numpy(bool), rows["full_success"].to_numpy(bool)
+    labelling = populations.LABELS[label]
+    return rows.assign(positive=labelling.positive(own, full))[labelling.counts(own, full)]
+
+
+def with_signal(suite: Suite, rows: pd.DataFrame, signal: str) -> tuple[pd.DataFrame, str]:
+    """The rows in which a signal is defined, and why they are too few by the registration."""
+    kept = rows[rows[signal].notna()]
+    lost, most = len(rows) - len(kept), suite.registered.content.statistics.undefined_rows_max
+    if not len(rows):
+        return rows, "the population has no such row"
+    return kept, f"{signal} undefined in {lost} of {len(rows)} rows" if lost > most * len(rows) else ""
 
 
 def plain(value: float, n: int) -> Estimate:
