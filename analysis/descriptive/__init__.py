@@ -3,7 +3,13 @@
 from collections.abc import Callable
 
 from analysis.descriptive.per_model import per_model
+from analysis.descriptive.signal_panel import signal_panel
+from analysis.descriptive.verdicts import verdicts
 from analysis.parts import Part
 from analysis.scope import Scope
 
-BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (per_model,)
+BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
+    verdicts,
+    per_model,
+    signal_panel,
+)
