@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from analysis.descriptive.accuracy import accuracy
+from analysis.descriptive.induced import induced
 from analysis.descriptive.per_model import per_model
 from analysis.descriptive.signal_panel import signal_panel
 from analysis.descriptive.verdicts import verdicts
@@ -10,6 +12,8 @@ from analysis.scope import Scope
 
 BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
     verdicts,
+    induced,
+    accuracy,
     per_model,
     signal_panel,
 )
