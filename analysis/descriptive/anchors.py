@@ -37,8 +37,8 @@ SIGNALS = (
     Column("median_successes", "on successes", "number", is_estimate=True),
 )
 REMARKS = (
-    "Standard error, z and two-sided p are Hanley and McNeil's, which take answers as independent, as the paper "
-    "does. The interval is the cluster bootstrap's, which does not: answers to one example stay together.",
+    "Standard error, z and two-sided p are Hanley and McNeil's, which take answers as independent, as the "
+    "paper does. The interval is the cluster bootstrap's: answers to one example stay together.",
     "Stratified: pairs within model, task, condition and budget. Cell label: what condition and budget tell "
     "without any signal. Medians are of the signal as logged, not turned.",
 )

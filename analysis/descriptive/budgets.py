@@ -33,7 +33,7 @@ NAMES = tuple(column.key for column in COLUMNS[5:])
 NO_DRAW = "nothing is drawn"
 REMARKS = (
     "Kept and expected tokens of a row are means over layers and KV heads. The bound is the root of the mean "
-    "tail: one head's size has variance sum pi (1 - pi), at most the expected number of tokens kept by chance. "
+    "tail: one head's size has variance sum pi (1 - pi), at most the expected number kept by chance. "
     "The sum itself is not logged; means over independent heads spread less by the root of their number.",
 )
 

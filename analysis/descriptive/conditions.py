@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.data import Data
-from analysis.descriptive.rows import ALL, data_of, labelled, lacks, names_in, picks
+from analysis.descriptive.rows import data_of, labelled, lacks, names_in, picks
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
 from analysis.tables.base import Column, Table, Value
@@ -25,14 +25,14 @@ COLUMNS = (
     Column("cell", "cell label", "share", is_estimate=True),
 )
 REMARKS = (
-    "Main tasks, the arm that carries the certificate; induced failures among what the full cache answers, "
-    "attribution among failures, positive where the full cache succeeds. Stratified: pairs within model, task, "
-    "condition and budget. Cell label: within one condition the budget alone, smaller first.",
+    "Main tasks, the arm that carries the certificate. Induced failures: among what the full cache answers. "
+    "Attribution: among failures, positive where the full cache succeeds. Stratified: pairs within model, "
+    "task, condition and budget. Cell label: within one condition the budget alone, smaller first.",
 )
 
 
 def conditions(scope: Scope) -> Part | None:
-    """Each condition, then both, for every suite with main tasks."""
+    """Each condition of every suite with main tasks."""
     suites = [suite for suite in scope.suites if suite.main and suite.wanted.arm in suite.arms]
     if not suites:
         return None
@@ -43,7 +43,7 @@ def conditions(scope: Scope) -> Part | None:
 
 def _of_suite(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
     data = data_of(scope, suite, "conditions", [suite.wanted.arm], suite.main)
-    for condition in (*names_in(data.rows, "condition"), None):
+    for condition in names_in(data.rows, "condition"):
         here = data.rows[picks(data.rows, condition=condition)]
         for label in LABELS:
             reason = lacks(scope, here, label)
@@ -52,7 +52,7 @@ def _of_suite(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
                 if signal in suite.wanted.signals:
                     yield (
                         suite.name,
-                        condition or ALL,
+                        condition,
                         label,
                         signal,
                         *_numbers(data, counted, signal, reason),

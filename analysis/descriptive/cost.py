@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.descriptive.rows import ALL, by_model, lacks_rows, median, names_in, picks, plain, rows_of
+from analysis.descriptive.rows import ALL, POOLED, by_model, lacks_rows, median, picks, plain, rows_of
 from analysis.load.grid import FULL
 from analysis.parts import Part
 from analysis.populations import strata
@@ -31,12 +31,11 @@ COLUMNS = (
     Column("tokens_mean", "mean", "number", is_estimate=True),
 )
 REMARKS = (
-    "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's longest "
-    "answer; the seconds are the whole batch's, so arms that share a batch share them and cannot be told apart: "
-    "only arms decoded alone (1 arm in a batch) show their own cost. Tokens per second count all arms of the "
-    "batch.",
-    "A batch is the answers to one example by one model at one budget that state the same decode seconds. The "
-    "prefill serves all arms of an example; the keep plan is an arm's own.",
+    "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's "
+    "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: only "
+    "arms that are decoded alone (1 arm in a batch) show their own cost. Tokens per second count all arms.",
+    "A batch is the answers to one example by one model at one budget that state the same decode seconds. "
+    "The prefill serves all arms of an example; the keep plan is an arm's own.",
 )
 
 
@@ -45,7 +44,7 @@ def cost(scope: Scope) -> Part | None:
     if not scope.suites:
         return None
     rows = tuple(row for suite in scope.suites for row in _rows(scope, suite))
-    pooled = tuple(row for row in rows if row[1] == ALL)
+    pooled = tuple(row for row in rows if row[1] == POOLED)
     table = Table("cost", "Seconds per generated token, by arm", COLUMNS, rows, REMARKS, excerpt=pooled)
     words = "Timings are those of the batches that the harness decodes, not of arms served on their own."
     return Part("cost", "What a token costs", words, tables=(table,))

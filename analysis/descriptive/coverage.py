@@ -1,8 +1,8 @@
 """Risk-coverage (sections 5 and 6.2): how wrong the answers are that a signal lets pass."""
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,14 +11,20 @@ from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
 from analysis.descriptive.rows import ALL, data_of, lacks_rows, plain, with_signal
 from analysis.parts import Part, Picture
+from analysis.pictures import no_picture, picture
+from analysis.remembered import remembered
 from analysis.scope import Scope, Suite, nothing
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Bools, Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import Column, Table, Value, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CERTIFICATE, RIVAL = "certificate", "output_logprob"
 SHARE = 0.3  # section 5's coverage
+SHOWN = Column("error", "", "share", has_interval=False)
 GRID = tuple(round(0.05 * step, 2) for step in range(1, 21))
 COLUMNS = (
     Column("suite", "suite"),
@@ -39,9 +45,9 @@ CURVE = (
     Column("error", "error", "share", is_estimate=True),
 )
 REMARKS = (
-    "Answers of the arm that carries the certificate, all conditions, budgets and seeds; those with the lowest "
-    "risk pass first, ties share the last places. Error: share of failures among what passes. Area: the mean of "
-    "the error over all coverages from one answer to all.",
+    "Answers of the arm that carries the certificate, all conditions, budgets and seeds; the lowest risk "
+    "passes first, ties share the last places. Error: share of failures among what passes. Area: mean of the error "
+    "over all coverages from one answer to all.",
 )
 
 
@@ -116,19 +122,27 @@ def _of_suite(scope: Scope, suite: Suite) -> tuple[list[Ranking], Estimate]:
         lost = nothing(reason)
         rows = len(data.rows)
         return [Ranking(*place, name, rows, lost, lost, lost, lost, None, reason) for name in names], lost
-    return [_ranking(suite, data, place, name) for name in names], _versus(suite, data, names)
+    passing = {name: _passing(suite, data.rows, name) for name in names}
+    rankings = [_ranking(suite, data, place, name, passing[name]) for name in names]
+    return rankings, _versus(suite, data, passing)
 
 
-def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str) -> Ranking:
+def _passing(suite: Suite, rows: pd.DataFrame, signal: str) -> Statistic:
+    """The error at SHARE on the rows that have the signal; read more than once."""
+    kept, reason = with_signal(suite, rows, signal)
+    if reason:
+        return statistics.undefined(reason, ids_of(rows))
+    return remembered(error_at(risk(kept, signal), kept["positive"].to_numpy(bool), SHARE, kept))
+
+
+def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str, passing: Statistic) -> Ranking:
     rows, reason = with_signal(suite, data.rows, signal)
     everything = data.rate(rows)
     at_all = data.estimate(everything)
     if reason:
         lost = nothing(reason)
         return Ranking(*place, signal, len(rows), lost, at_all, lost, lost, None, reason)
-    score, failed = risk(rows, signal), rows["positive"].to_numpy(bool)
-    errors = expected_errors(score, failed)
-    passing = error_at(score, failed, SHARE, rows)
+    errors = expected_errors(risk(rows, signal), rows["positive"].to_numpy(bool))
     return Ranking(
         *place,
         signal,
@@ -141,18 +155,14 @@ def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str) -> R
     )
 
 
-def _versus(suite: Suite, data: Data, names: Sequence[str]) -> Estimate:
+def _versus(suite: Suite, data: Data, passing: Mapping[str, Statistic]) -> Estimate:
     """The paired difference on the answers that have both signals."""
-    if len(names) < 2:
+    if len(passing) < 2:
         return nothing("the registration does not list both signals")
-    rows, reason = data.rows, ""
-    for name in names:
-        rows, lost = with_signal(suite, rows, name)
-        reason = reason or lost
-    if reason:
-        return nothing(reason)
-    failed = rows["positive"].to_numpy(bool)
-    both = [error_at(risk(rows, name), failed, SHARE, rows) for name in names]
+    both = list(passing.values())
+    rows = data.rows[data.rows[list(passing)].notna().all(axis=1)]
+    if len(rows) < len(data.rows) and not any(one.undefined for one in both):
+        both = [_passing(suite, rows, name) for name in passing]
     return data.estimate(statistics.difference(*both))
 
 
@@ -172,15 +182,16 @@ def _at(curve: Floats, share: float) -> float:
 def _picture(rankings: Sequence[Ranking]) -> Picture:
     title = "Error among the answers that pass, against coverage"
     drawn = [one for one in rankings if one.curve is not None]
-    sentences = "; ".join(
-        f"{one.suite}: {one.at_share.value:.3f} at 30 % ranked by {one.signal}, {one.at_all.value:.3f} at 100 %"
-        for one in drawn
-        if one.at_share.value is not None and one.at_all.value is not None
-    )
     if not drawn:
-        return Picture("coverage", title, "", None, next(one.reason for one in rankings))
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
-    # Here, not above: matplotlib is loaded only when something is drawn.
-    from analysis.figures.coverage import draw
+        return no_picture("coverage", title, rankings[0].reason)
+    at_share = "; ".join(
+        f"{one.suite}: {shown(one.at_share, SHOWN)} ranked by {one.signal}, {shown(one.at_all, SHOWN)} of all"
+        for one in drawn
+    )
 
-    return Picture("coverage", title, f"Error among the answers that pass. {sentences}.", draw(drawn))
+    def draw() -> "Figure":
+        from analysis.figures import coverage
+
+        return coverage.coverage(drawn)
+
+    return picture("coverage", title, f"Error among the 30 % of answers that pass first. {at_share}.", draw)

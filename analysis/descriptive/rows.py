@@ -13,7 +13,7 @@ from analysis.statistics import Estimate
 from analysis.statistics.base import Bools, Floats
 from kvexp.prereg.registration import Label
 
-ALL = "all"
+ALL, POOLED = "all", "pooled"  # of conditions, budgets and tasks; of models
 
 
 def rows_of(scope: Scope, suite: Suite) -> pd.DataFrame:
@@ -37,7 +37,7 @@ def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows of each model, then those of all."""
     for model in names_in(rows, "model"):
         yield model, rows[rows["model"] == model]
-    yield ALL, rows
+    yield POOLED, rows
 
 
 def lacks_rows(scope: Scope, rows: pd.DataFrame) -> str:

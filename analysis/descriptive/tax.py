@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis import statistics
-from analysis.data import Data
-from analysis.descriptive.rows import ALL, data_of, lacks_rows, names_in, picks, places_of
+from analysis.data import Data, clusters_of, ids_of
+from analysis.descriptive.rows import ALL, POOLED, data_of, lacks_rows
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
-from analysis.statistics import Estimate
+from analysis.statistics import Estimate, Statistic
 from analysis.tables.base import Column, Table, Value
 
 COLUMNS = (
@@ -24,10 +24,11 @@ COLUMNS = (
     Column("tax", "difference", "share", is_estimate=True),
 )
 REMARKS = (
-    "Both arms at the same condition and budget; the randomised arm, the one that carries the certificate, is "
+    "Both arms at the same condition and budget; the randomised arm, which carries the certificate, is "
     "averaged over its seeds. Positive: randomness costs. main: the main tasks together.",
 )
 MAIN = "main"
+PLACE = ("arm", "condition", "budget")
 
 
 def tax(scope: Scope) -> Part | None:
@@ -52,25 +53,20 @@ def tax(scope: Scope) -> Part | None:
 def _pooled(scope: Scope, suite: Suite, data: Data) -> Iterator[tuple[Value, ...]]:
     rows = data.rows[data.rows["task"].isin(suite.main)] if suite.main else data.rows
     words = MAIN if suite.main else ALL
-    for model in (*names_in(rows, "model"), None):
-        here = rows[picks(rows, model=model)]
-        yield from _rows(scope, suite, data, here, (model or ALL, words))
+    for model, here in data.split(rows, "model").items():
+        yield from _rows(scope, suite, data, here, (model, words))
+    yield from _rows(scope, suite, data, rows, (POOLED, words))
 
 
 def _cells(scope: Scope, suite: Suite, data: Data) -> Iterator[tuple[Value, ...]]:
-    for model in names_in(data.rows, "model"):
-        for task in suite.tasks:
-            here = data.rows[picks(data.rows, model=model, task=task)]
-            yield from _rows(scope, suite, data, here, (model, task))
+    for names, here in data.split(data.rows, "model", "task").items():
+        yield from _rows(scope, suite, data, here, names)
 
 
 def _rows(
     scope: Scope, suite: Suite, data: Data, rows: pd.DataFrame, names: tuple[str, str]
 ) -> Iterator[tuple[Value, ...]]:
-    places = {
-        place: rows[picks(rows, arm=place[0], condition=place[1], budget=place[2])]
-        for place in places_of(rows)
-    }
+    places = data.split(rows, *PLACE)
     for (arm, condition, budget), here in places.items():
         other = places.get((suite.wanted.arm, condition, budget))
         if arm != suite.wanted.arm and other is not None:
@@ -81,5 +77,9 @@ def _rows(
 def _numbers(scope: Scope, data: Data, rows: pd.DataFrame, other: pd.DataFrame) -> list[Estimate]:
     if reason := lacks_rows(scope, rows) or lacks_rows(scope, other):
         return [nothing(reason)] * 3
-    own, random = (data.rate(one.assign(positive=one["success"])) for one in (rows, other))
+    own, random = (_success(one) for one in (rows, other))
     return [data.point(own), data.point(random), data.estimate(statistics.difference(own, random))]
+
+
+def _success(rows: pd.DataFrame) -> Statistic:
+    return statistics.rate(rows["success"].to_numpy(bool), clusters_of(rows), ids_of(rows))

@@ -1,12 +1,13 @@
-"""Risk-coverage curves: a panel for each suite, a line for each signal, the error of all answers as a rule."""
+"""Risk-coverage curves: a panel for each suite, a line for each signal, a rule at the error of all."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.figures.style import GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, styled, to_svg
+from analysis.figures.style import GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis
 
 if TYPE_CHECKING:
     from analysis.descriptive.coverage import Ranking
@@ -18,24 +19,23 @@ FIRST = 0.05  # coverage below which single answers make the line jump
 HEIGHT = 2.9
 
 
-def draw(rankings: Sequence["Ranking"]) -> str:
-    """The drawing as SVG; every ranking has its curve."""
+def coverage(rankings: Sequence["Ranking"]) -> Figure:
+    """The drawing; every ranking has its curve."""
     suites = list(dict.fromkeys(one.suite for one in rankings))
-    with styled():
-        figure, places = panels(len(suites), HEIGHT)
-        for suite, axes in zip(suites, places, strict=True):
-            here = [one for one in rankings if one.suite == suite]
-            axes.set_title(f"{suite}, {here[0].tasks} tasks")
-            for one in here:
-                _line(axes, one)
-            _names(axes, here)
-            axes.set_xlim(0, 1.02)
-            axes.set_ylim(bottom=0)
-            percent_axis(axes.xaxis)
-            percent_axis(axes.yaxis)
-            grid(axes)
-        label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error")
-    return to_svg(figure)
+    figure, places = panels(len(suites), HEIGHT)
+    for suite, axes in zip(suites, places, strict=True):
+        here = [one for one in rankings if one.suite == suite]
+        axes.set_title(f"{suite}, {here[0].tasks} tasks")
+        for one in here:
+            _line(axes, one)
+        _names(axes, here)
+        axes.set_xlim(0, 1.02)
+        axes.set_ylim(bottom=0)
+        percent_axis(axes.xaxis)
+        percent_axis(axes.yaxis)
+        grid(axes)
+    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error")
+    return figure
 
 
 def _line(axes: Axes, one: "Ranking") -> None:
