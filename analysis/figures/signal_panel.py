@@ -1,21 +1,18 @@
 """Figure 2: a line for each signal of each arm."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from analysis.descriptive.signal_panel import Seen
 from analysis.figures.dots import chance, lines, shares, stratified, with_interval
 from analysis.figures.style import INK, NAVY, ORANGE, figure
-
-if TYPE_CHECKING:
-    from analysis.descriptive.signal_panel import Seen
 
 COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
 LINE, EDGES = 0.24, 0.95  # inches
 
 
-def signal_panel(rows: Sequence["Seen"]) -> Figure:
+def signal_panel(rows: Sequence[Seen]) -> Figure:
     """AUCs with intervals, arm by arm; a small open dot is the stratified AUC."""
     drawn = figure(EDGES + LINE * len(rows))
     axes = drawn.subplots()
@@ -38,6 +35,6 @@ def signal_panel(rows: Sequence["Seen"]) -> Figure:
     return drawn
 
 
-def _only(row: "Seen", every: set[str]) -> str:
+def _only(row: Seen, every: set[str]) -> str:
     """The suites of an arm that not all run."""
     return "" if every == set(row.suites) else f" ({', '.join(row.suites)})"
