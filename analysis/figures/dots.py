@@ -1,4 +1,4 @@
-"""Dots with intervals on one share axis: AUCs beside chance, each with its stratified value below it."""
+"""Dots with intervals on one share axis: AUCs beside chance, their stratified values and bare labels."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,8 @@ from analysis.statistics import Estimate
 CHANCE = 0.5
 SMALL = 3.4  # points across, of a stratified value
 BELOW = 0.27  # of a line, from an AUC to its stratified value
+TICK = 0.24  # of a line, half of the tick of a bare label
+MARKS = "open dot: pairs within model, task, condition, budget; grey tick: the label condition x budget alone"
 
 
 def with_interval(axes: Axes, found: Estimate, height: float, colour: str) -> None:
@@ -27,6 +29,13 @@ def stratified(axes: Axes, found: Estimate, height: float, colour: str) -> None:
     if found.value is not None:
         at = height + BELOW
         axes.plot([found.value], [at], color=colour, marker="o", markersize=SMALL, markerfacecolor="white")
+
+
+def baseline(axes: Axes, found: Estimate, height: float) -> None:
+    """A grey tick where the bare condition x budget label stands."""
+    if found.value is not None:
+        ends = [height - TICK, height + TICK]
+        axes.plot([found.value] * 2, ends, color="#8a8a8a", linewidth=2.2, solid_capstyle="butt", zorder=1)
 
 
 def chance(axes: Axes) -> None:

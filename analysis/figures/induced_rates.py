@@ -1,15 +1,12 @@
 """Figure 1: a bar for each arm and budget, a panel for each suite."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.descriptive.induced import Bar
 from analysis.figures.style import COLUMNS, INK, NAVY, ORANGE, figure, grid, label, percent, percent_axis
-
-if TYPE_CHECKING:
-    from analysis.descriptive.induced import Bar
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}
@@ -17,7 +14,7 @@ LINE, GAP, EDGES = 0.17, 0.5, 0.95  # inches for a bar, bars between arms, inche
 Line = tuple[str, str, float]  # condition, arm, budget
 
 
-def induced_rates(bars: Sequence["Bar"]) -> Figure:
+def induced_rates(bars: Sequence[Bar]) -> Figure:
     """Bars with intervals, aware above stream; a bar that no suite has takes no room."""
     suites = list(dict.fromkeys(bar.suite for bar in bars))
     lines = sorted({(bar.condition, bar.arm, bar.budget) for bar in bars})
@@ -60,7 +57,7 @@ def _words(line: Line, lines: Sequence[Line]) -> str:
     return f"{arm}   {percent(budget)}" if is_first else percent(budget)
 
 
-def _panel(axes: Axes, bars: Sequence["Bar"], heights: dict[Line, float]) -> None:
+def _panel(axes: Axes, bars: Sequence[Bar], heights: dict[Line, float]) -> None:
     for bar in bars:
         at, rate = heights[bar.condition, bar.arm, bar.budget], bar.rate
         if rate.value is None:
