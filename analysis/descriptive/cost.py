@@ -32,8 +32,8 @@ COLUMNS = (
 )
 REMARKS = (
     "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's "
-    "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: only "
-    "arms that are decoded alone (1 arm in a batch) show their own cost. Tokens per second count all arms.",
+    "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: "
+    "only arms decoded alone (1 arm in a batch) show their own cost. Tokens per second: of all arms.",
     "A batch is the answers to one example by one model at one budget that state the same decode seconds. "
     "The prefill serves all arms of an example; the keep plan is an arm's own.",
 )

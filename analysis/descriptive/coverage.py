@@ -46,8 +46,8 @@ CURVE = (
 )
 REMARKS = (
     "Answers of the arm that carries the certificate, all conditions, budgets and seeds; the lowest risk "
-    "passes first, ties share the last places. Error: share of failures among what passes. Area: mean of the error "
-    "over all coverages from one answer to all.",
+    "passes first, ties share the last places. Error: share of failures among what passes. Area: mean of "
+    "the error over all coverages from one answer to all.",
 )
 
 

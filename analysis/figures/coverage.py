@@ -17,6 +17,8 @@ WORDS = {"certificate": "certificate", "output_logprob": "log-probability"}
 POINTS = 200  # of a line, whatever the number of answers
 FIRST = 0.05  # coverage below which single answers make the line jump
 HEIGHT = 2.9
+TICKS = (0.2, 0.4, 0.6, 0.8, 1.0)  # not 0, which would meet the 100 % of the panel before
+ROOM = 1.18  # above the highest line, for its name
 
 
 def coverage(rankings: Sequence["Ranking"]) -> Figure:
@@ -30,10 +32,11 @@ def coverage(rankings: Sequence["Ranking"]) -> Figure:
             _line(axes, one)
         _names(axes, here)
         axes.set_xlim(0, 1.02)
-        axes.set_ylim(bottom=0)
+        axes.set_xticks(TICKS)
         percent_axis(axes.xaxis)
         percent_axis(axes.yaxis)
         grid(axes)
+    places[0].set_ylim(0, ROOM * max(float(_points(one)[1].max()) for one in rankings) or 1)
     label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error")
     return figure
 
