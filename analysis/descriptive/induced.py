@@ -63,7 +63,7 @@ def induced(scope: Scope) -> Part | None:
         if rate.condition is not None and rate.budget is not None
     ]
     title = "What does eviction break?"
-    return Part("induced", title, tables=(made,), pictures=(_picture(bars),))
+    return Part("induced", title, tables=(made,), pictures=(figure1(bars),))
 
 
 def _pooled(scope: Scope, suite: Suite) -> list[Rate]:
@@ -105,7 +105,8 @@ def _three(scope: Scope, data: Data, rows: pd.DataFrame) -> tuple[Estimate, Esti
 # The figure -----------------------------------------------------------------------------------------
 
 
-def _picture(bars: Sequence[Bar]) -> Picture:
+def figure1(bars: Sequence[Bar]) -> Picture:
+    """Figure 1, or why there is none."""
     known = [bar for bar in bars if bar.rate.value is not None]
     if not known:
         return no_picture("figure1", TITLE, bars[0].rate.undefined)

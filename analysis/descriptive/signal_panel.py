@@ -1,6 +1,6 @@
 """Table 3 and figure 2: every signal of every arm against that arm's own and induced failures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,13 @@ from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import NOT_ASKED, Column, Table, Value
+from analysis.verdict.words import point
 from kvexp.prereg.registration import Label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SIGNAL, RIVAL = "certificate", "output_logprob"
 LABELS: tuple[tuple[Label, str], ...] = (("own_failure", "own"), ("induced_failure", "induced"))
 TABLE3 = "Every signal against its own arm's failures, all tasks of a suite"
 FIGURE2 = "Every signal against its own arm's induced failures, main tasks, suites pooled"
@@ -59,7 +61,7 @@ def signal_panel(scope: Scope) -> Part | None:
         return None
     seen = tuple(row for arm in _arms(scope.suites) for row in _seen(scope, arm))
     tables = (_table3(scope), *([_table2(seen)] if seen else []))
-    pictures = (_picture(scope, seen),) if seen else ()
+    pictures = (figure2(seen, {suite.wanted.arm for suite in scope.suites}),) if seen else ()
     words = "Signals are oriented before data are seen: above .5, the signal rises where the arm fails."
     return Part("signal-panel", "Which signal sees which failure?", words, tables, pictures)
 
@@ -184,7 +186,8 @@ def _table2(seen: Sequence[Seen]) -> Table:
     return Table("figure2", FIGURE2, columns, rows, (REMARK2, REMARKS3[1]))
 
 
-def _picture(scope: Scope, seen: Sequence[Seen]) -> Picture:
+def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
+    """Figure 2, or why there is none; `carriers` are the arms whose certificate the study is about."""
     drawable = [row for row in seen if row.pooled.value is not None]
     if not drawable:
         return no_picture("figure2", FIGURE2, seen[0].pooled.undefined)
@@ -194,22 +197,19 @@ def _picture(scope: Scope, seen: Sequence[Seen]) -> Picture:
 
         return signal_panel(drawable)
 
-    return picture("figure2", FIGURE2, _sentence(scope, drawable), draw)
+    return picture("figure2", FIGURE2, _sentence(drawable, carriers), draw)
 
 
-def _sentence(scope: Scope, seen: Sequence[Seen]) -> str:
+def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:
     """The certificate beside the highest of the other signals of the cache, and log-probability."""
-    carriers = {suite.wanted.arm for suite in scope.suites}
-    parts = [_named(row) for row in seen if row.signal == "certificate" and row.arm in carriers]
-    cache = [row for row in seen if row.arm not in carriers and row.signal != "output_logprob"]
+    parts = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+    cache = [row for row in seen if row.arm not in carriers and row.signal not in (SIGNAL, RIVAL)]
     if cache:
         parts.append(f"the highest retained-set signal of another arm is {_named(max(cache, key=_auc))}")
-    spoken = [row for row in seen if row.signal == "output_logprob"]
+    spoken = [row for row in seen if row.signal == RIVAL]
     if spoken:
         low, high = min(spoken, key=_auc), max(spoken, key=_auc)
-        parts.append(
-            f"output_logprob lies between {_auc(low):.3f} ({low.arm}) and {_auc(high):.3f} ({high.arm})"
-        )
+        parts.append(f"{RIVAL} lies between {_auc(low):.3f} ({low.arm}) and {_auc(high):.3f} ({high.arm})")
     return f"AUC for induced failures, pooled: {'; '.join(parts)}."
 
 
@@ -218,4 +218,5 @@ def _auc(row: Seen) -> float:
 
 
 def _named(row: Seen) -> str:
-    return f"{row.arm} {row.signal} {row.pooled} (stratified {row.stratified})"
+    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
+    return f"{row.arm} {row.signal} {row.pooled} ({beside})"

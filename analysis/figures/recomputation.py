@@ -19,7 +19,7 @@ ROOM = 1.28  # of the longest bar, for its number
 
 
 def recomputation(rows: Sequence[Recomputed]) -> Figure:
-    """Bars with intervals; the gain over random choice, which is paired, stands in the title."""
+    """Bars with intervals; the paired gain of the certificate over random choice stands in the title."""
     drawn, places = panels(len(rows), 1.95)
     ends = [row.numbers[name] for row in rows for name in BARS]
     most = max(max(one.value or 0.0, one.hi or 0.0) for one in ends)
@@ -47,6 +47,6 @@ def _panel(axes: Axes, row: Recomputed) -> None:
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
     gain = points(row.numbers["over_random"])
-    axes.set_title(f"{row.suite}, budget {percent(row.budget)}\ncertificate - random {gain}", fontsize=8.5)
+    axes.set_title(f"{row.suite}, budget {percent(row.budget)}\ngain over random {gain}", fontsize=8)
     axes.tick_params(axis="y", length=0)
     grid(axes, "x")

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from analysis.descriptive.signal_panel import Seen
 from analysis.figures.dots import MARKS, baseline, chance, lines, shares, stratified, with_interval
-from analysis.figures.style import INK, NAVY, ORANGE, figure
+from analysis.figures.style import INK, NAVY, ORANGE, figure, label
 
 COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
 LINE, EDGES = 0.24, 1.1  # inches
@@ -28,9 +28,9 @@ def signal_panel(rows: Sequence[Seen]) -> Figure:
     lines(axes, words)
     shares(axes, [one for row in rows for one in (row.pooled, row.stratified, row.baseline)])
     chance(axes)
-    axes.set_xlabel(f"AUC for the arm's own induced failures\n{MARKS}")
-    for label, row in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_color(COLOURS.get(row.signal, INK))
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_color(COLOURS.get(row.signal, INK))
+    label(drawn, [], f"AUC for the arm's own induced failures\n{MARKS}", "")
     return drawn
 
 

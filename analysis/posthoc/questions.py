@@ -82,7 +82,7 @@ def questions(scope: Scope) -> Part | None:
         "Which signal answers which question?",
         "Attribution was not registered: the paper came to it when prediction had failed.",
         (Table("figure3", TITLE, COLUMNS, rows, REMARKS),),
-        (_picture(found),),
+        (figure3(found),),
         is_posthoc=True,
     )
 
@@ -98,7 +98,8 @@ def _suite(scope: Scope, suite: Suite) -> Iterator[Answered]:
                 yield Answered(suite.name, label, signal, row.positives, *numbers)
 
 
-def _picture(rows: Sequence[Answered]) -> Picture:
+def figure3(rows: Sequence[Answered]) -> Picture:
+    """Figure 3, or why there is none."""
     known = [row for row in rows if row.pooled.value is not None]
     if not known:
         return no_picture("figure3", TITLE, rows[0].pooled.undefined)
@@ -117,12 +118,14 @@ def _sentence(rows: Sequence[Answered]) -> str:
         suites = list(dict.fromkeys(row.suite for row in rows if row.label == label))
         told = [
             f"{suite} "
-            + " against ".join(
-                f"{row.signal} {row.pooled} (stratified {point(row.stratified)})"
-                for row in rows
-                if (row.suite, row.label) == (suite, label)
-            )
+            + " against ".join(_named(row) for row in rows if (row.suite, row.label) == (suite, label))
             for suite in suites
         ]
-        parts.append(f"{words} {', '.join(told)}")
+        if told:
+            parts.append(f"{words} {', '.join(told)}")
     return f"AUC, pooled. {'; '.join(parts)}."
+
+
+def _named(row: Answered) -> str:
+    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
+    return f"{row.signal} {row.pooled} ({beside})"

@@ -87,7 +87,7 @@ def recomputation(scope: Scope) -> Part | None:
         "Which queries should be computed again with the full cache?",
         "Not registered: the paper designed this analysis after its claim on escalation had failed.",
         tables,
-        (_picture([row for row in by_seed if row.seed is None]),),
+        (figure4([row for row in by_seed if row.seed is None]),),
         is_posthoc=True,
     )
 
@@ -196,7 +196,8 @@ def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Tab
     return Table(name, title, tuple(columns), tuple(made), REMARKS)
 
 
-def _picture(rows: Sequence[Recomputed]) -> Picture:
+def figure4(rows: Sequence[Recomputed]) -> Picture:
+    """Figure 4, of means over seeds, or why there is none."""
     known = [row for row in rows if row.numbers["certificate"].value is not None]
     if not known:
         return no_picture("figure4", TITLE, rows[0].numbers["certificate"].undefined)
