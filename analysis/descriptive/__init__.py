@@ -7,6 +7,7 @@ from analysis.descriptive.anchors import anchors
 from analysis.descriptive.budgets import budgets
 from analysis.descriptive.cells import cells
 from analysis.descriptive.conditions import conditions
+from analysis.descriptive.context_dependence import context_dependence
 from analysis.descriptive.cost import cost
 from analysis.descriptive.coverage import coverage
 from analysis.descriptive.induced import induced
@@ -23,6 +24,7 @@ BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
     accuracy,
     per_model,
     signal_panel,
+    context_dependence,
     conditions,
     cells,
     coverage,
