@@ -8,6 +8,7 @@ from analysis.descriptive.budgets import budgets
 from analysis.descriptive.cells import cells
 from analysis.descriptive.conditions import conditions
 from analysis.descriptive.context_dependence import context_dependence
+from analysis.descriptive.contexts import contexts
 from analysis.descriptive.cost import cost
 from analysis.descriptive.coverage import coverage
 from analysis.descriptive.induced import induced
@@ -32,4 +33,5 @@ BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
     anchors,
     cost,
     budgets,
+    contexts,
 )

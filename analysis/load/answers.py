@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+from analysis.load.examples import ASKED, read_examples
 from analysis.load.grid import describe, key_of
 from analysis.load.lines import Lines
 from analysis.load.plan import Row, disagreement
@@ -93,7 +95,7 @@ class Answers:
             planned.rows.add(cast(Row, tuple(row)))
         self._present = np.zeros(len(table), bool)
         self._answered = np.zeros(len(table), bool)  # in whatever shard, closed or not
-        self._columns = {name: np.full(len(table), np.nan) for name in (*COPIED, *TIMED, *DERIVED)}
+        self._columns = {name: np.full(len(table), np.nan) for name in (*COPIED, *TIMED, *DERIVED, *ASKED)}
         self._score_name = np.full(len(table), None, object)
         self._text = np.full(len(table), None, object)
 
@@ -126,9 +128,10 @@ class Answers:
                 taken.append(row)
         if shard.is_closed and taken:
             self._copy(np.array(places), taken)
+            self._ask(shard.path.parents[1], np.array(places), taken)
 
     def table(self) -> pd.DataFrame:
-        """The grid with what was found: COPIED, TIMED and DERIVED as numbers, `text` as it was generated."""
+        """The grid with what was found: COPIED, TIMED, DERIVED and ASKED as numbers, `text` as it stands."""
         return self._grid.assign(
             present=self._present,
             score_name=pd.Categorical(
@@ -148,6 +151,16 @@ class Answers:
         self._columns["certificate_mean"][at] = [_mean(s) if s else np.nan for s in steps]
         self._score_name[at] = [row.score_name for row in rows]
         self._text[at] = [row.text for row in rows]
+
+    def _ask(self, results: Path, at: Integers, rows: list[Generation]) -> None:
+        """What the examples say; all rows of a shard are of one suite, model and task."""
+        asked = read_examples(results, rows[0].suite, rows[0].model, rows[0].task)
+        if not asked:
+            return
+        for name in ASKED:
+            # A null, as an example that is not there, is NaN.
+            values = [getattr(asked.get(row.example_id), name, None) for row in rows]
+            self._columns[name][at] = np.array(values, np.float64)
 
 
 def _mean(steps: list[float]) -> float:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 import shutil
 from collections import defaultdict
 from fractions import Fraction
@@ -17,6 +18,7 @@ from analysis.descriptive.anchors import anchors
 from analysis.descriptive.budgets import budgets
 from analysis.descriptive.cells import cells
 from analysis.descriptive.conditions import conditions
+from analysis.descriptive.contexts import UNREAD, contexts
 from analysis.descriptive.cost import cost
 from analysis.descriptive.coverage import coverage, expected_errors
 from analysis.descriptive.hanley_mcneil import against_chance, standard_error
@@ -28,6 +30,7 @@ from analysis.statistics import Estimate
 from analysis.tables import to_csv, to_markdown
 from analysis.verdict.report import Report
 from kvexp.prereg.registration import Question
+from kvexp.records import Example
 from tests import planted
 from tests.analysis import varied
 
@@ -376,9 +379,77 @@ def test_conditions_against_sklearn(varied_study, rows):
         assert line["auc"].value == pytest.approx(expected, abs=1e-12)
 
 
+# Contexts -----------------------------------------------------------------------------------------
+
+
+def ask(rows, suite, model, task):
+    """One example for each question; every third has no reference in its context."""
+    luck = random.Random(f"{suite} {model} {task}")
+    for row in where(rows, suite=suite, model=model, task=task, arm="full"):
+        longer = luck.choice([0, 0, luck.randrange(1, 3000)])
+        yield Example(
+            suite=suite,
+            model=model,
+            task=task,
+            example_id=row["example_id"],
+            question="Where?",
+            references=["there"],
+            segments={},
+            needle_depths=[],
+            needle_tokens=[],
+            n_context_full=row["n_context"] + longer,
+            n_context=row["n_context"],
+            n_prompt=row["n_prompt"],
+            truncated=longer > 0,
+            answer_survives=luck.choice([None, True, False]),
+            difference="",
+        )
+
+
+def test_contexts_against_a_loop(varied_study, rows, tmp_path):
+    folder = shutil.copytree(varied_study.folder, tmp_path / "embedded")
+    (folder / "examples").mkdir()
+    asked = {}
+    for place in {question(row)[:3] for row in rows}:
+        asked[place] = list(ask(rows, *place))
+        (folder / "examples" / f"{'.'.join(place)}.jsonl").write_bytes(planted.lines(asked[place]))
+    shown = table_of(contexts(varied.scope_of(folder, varied_study.registrations)), "contexts")
+    assert len(shown) == 2 * 3 * 3
+    for line in shown:
+        models = varied.MODELS if line["model"] == "pooled" else [line["model"]]
+        here = [one for model in models for one in asked[line["suite"], model, line["task"]]]
+        stood = [one.answer_survives for one in here if one.answer_survives is not None]
+        expected = {
+            "examples": len(here),
+            "before": np.median([one.n_context_full for one in here]),
+            "before_max": max(one.n_context_full for one in here),
+            "after": np.median([one.n_context for one in here]),
+            "kept": np.median([one.n_context / one.n_context_full for one in here]),
+            "truncated": np.mean([one.truncated for one in here]),
+            "survives": np.mean(stood),
+        }
+        assert {name: value_of(line[name]) for name in expected} == pytest.approx(expected, rel=1e-12)
+        assert line["survives"].n == len(stood)
+
+
+@pytest.mark.parametrize(
+    "data", [None, b"not a record", b'{"kind":"example/1","suite":"embedded-1k"}\n', "of another task"]
+)
+def test_examples_that_cannot_be_read_are_unknown_and_no_problem(varied_study, rows, tmp_path, data):
+    folder = shutil.copytree(varied_study.folder, tmp_path / "embedded")
+    (folder / "examples").mkdir()
+    if data == "of another task":
+        data = planted.lines(ask(rows, planted.SHORT, "model-a", "words"))
+    if data is not None:
+        (folder / "examples" / f"{planted.SHORT}.model-a.facts.jsonl").write_bytes(data)
+    line = table_of(contexts(varied.scope_of(folder, varied_study.registrations)), "contexts")[0]
+    assert (line["task"], line["model"], line["after"].value) == ("facts", "model-a", 900)
+    assert {line[name].undefined for name in ("before", "kept", "truncated", "survives")} == {UNREAD}
+
+
 # Whatever is missing ------------------------------------------------------------------------------
 
-BUILDERS = (anchors, budgets, cells, conditions, cost, coverage, tax, disagreement)
+BUILDERS = (anchors, budgets, cells, conditions, contexts, cost, coverage, tax, disagreement)
 
 
 def everything(scope):
