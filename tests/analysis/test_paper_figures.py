@@ -232,7 +232,8 @@ def test_sentences_are_made_of_the_numbers():
     ]
     assert figure1(rows).sentence == (
         "Share of what the full cache answers that the arm does not. one: aware 2.1 % (topk at 50 %) to "
-        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %)."
+        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %). "
+        f"Undefined: two stream h2o ({ODD.undefined})."
     )
     picture = figure4(recomputed(("one",), (0.125,)))
     assert picture.sentence == (
@@ -246,7 +247,8 @@ def test_sentences_are_made_of_the_numbers():
     ]
     assert figure3(rows).sentence == (
         "AUC, pooled. Wrong: is eviction to blame? one certificate 0.749 [0.689, 0.809] (stratified 0.700, "
-        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -)."
+        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -). "
+        f"Undefined: one own_failure certificate ({ODD.undefined})."
     )
     rows = [
         Seen("poisson", "certificate", ("one",), 9, near(0.855), near(0.6), near(0.7)),
