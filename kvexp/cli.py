@@ -113,12 +113,14 @@ def _parser() -> argparse.ArgumentParser:
     add("status", _status, "Show how far each shard is.", overrides, as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", overrides)
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
-    verdicts.add_argument(
-        "--registration",
-        type=Path,
-        metavar="DIR",
-        help="folder of registrations (default: those of the study), unless they are locked with the logs",
-    )
+    pages = add("report", _report, "Verify a study, then write its verdicts and pages: STUDY.", overrides)
+    for judging in (verdicts, pages):
+        judging.add_argument(
+            "--registration",
+            type=Path,
+            metavar="DIR",
+            help="folder of registrations (default: the study's), unless they are locked with the logs",
+        )
     _add_registration_verbs(add, overrides, as_json)
     attempt = add("try", _try, "Answer one question through chosen arms, beside their signals.", overrides)
     attempt.add_argument("--file", type=Path, required=True, help="text file with the context; - reads stdin")
@@ -247,19 +249,22 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.prereg.home import home_of
+    from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
     home = home_of(selection, root)
     refuse_unstarted(home.results, parsed.overrides)
-    command = [sys.executable, "-m", "analysis", str(Path("results") / home.study)]
-    if parsed.registration is not None:  # the analysis runs in another folder
-        command += ["--registration", str(parsed.registration.absolute())]
-    elif home.prefix != f"preregistration/{home.study}":  # a renamed grid is judged by the claims it varies
-        command += ["--registration", home.prefix]
+    command = analysis_command("analysis", home, parsed.registration)
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode
+
+
+def _report(parsed: argparse.Namespace, console: Console) -> int:
+    from kvexp.report import report
+
+    return report(parsed, console)
 
 
 def _try(parsed: argparse.Namespace, console: Console) -> int:

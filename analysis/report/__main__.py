@@ -1,4 +1,4 @@
-"""`python -m analysis.report results/<study>` writes generations.html; the analysis itself writes report.html."""
+"""`python -m analysis.report results/<study>` writes generations.html; the analysis writes report.html."""
 
 import argparse
 import hashlib

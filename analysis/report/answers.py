@@ -107,7 +107,8 @@ def _logs(results: Path, under: Mapping[str, Under]) -> tuple[pd.DataFrame, dict
                         taken.setdefault(key_of(row), row)
     table = answers.table()
     present = np.flatnonzero(table["present"].to_numpy(bool))
-    return table, {int(at): taken[key] for at, key in zip(present, _keys(table, present), strict=True)}, problems
+    keys = _keys(table, present)
+    return table, {at: taken[key] for at, key in zip(present.tolist(), keys, strict=True)}, problems
 
 
 def _shards(table: pd.DataFrame) -> Iterator[tuple[str, str]]:

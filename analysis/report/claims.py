@@ -1,6 +1,6 @@
-"""What the page says of each claim: verdict, conditions, population, quantities, variants, what is missing."""
+"""What the page says of each claim: verdict, conditions, population, numbers, variants, missing rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +139,7 @@ def _population(question: Question) -> Iterator[tuple[str, str]]:
     yield "budgets", _listed(rows.budgets)
 
 
-def _listed(values: list[str] | list[float] | None) -> str:
+def _listed(values: Sequence[str] | Sequence[float] | None) -> str:
     if values is None:
         return ALL
     return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
@@ -206,8 +206,8 @@ def _variant_table(verdict: Verdict, question: Question) -> Grid:
         rows.append((name, kind, *told, *numbers, "moves" if moves else ""))
     heads = ["choice", "kind", "kill", *(["support"] if question.support else []), *names, "verdict"]
     remark = (
-        "A reading is the claim under another population or label, a sensitivity under another choice; neither "
-        "returns a verdict. moves: the claim's verdict would be another one."
+        "A reading is the claim under another population or label, a sensitivity under another choice; "
+        "neither returns a verdict. moves: the claim's verdict would be another one."
     )
     return grid(f"{verdict.claim_id}: readings and sensitivities", heads, rows, [remark], is_open=True)
 
@@ -249,5 +249,5 @@ def _cell_counts(report: Report, question: Question, answer: Answer) -> _Counts:
     rows = table[populations.selected(table, cells)]
     for suite in [*cells.suites, *([ALL] if len(cells.suites) > 1 else [])]:
         here = rows if suite == ALL else rows[rows["suite"] == suite]
-        prompts = np.unique(populations.clusters(here)) if len(here) else []
-        yield suite, len(here), int(here["present"].sum()), len(prompts)
+        prompts = len(np.unique(populations.clusters(here))) if len(here) else 0
+        yield suite, len(here), int(here["present"].sum()), prompts

@@ -14,7 +14,6 @@ from analysis.report.templating import anchor
 from analysis.statistics import Estimate
 from analysis.tables.base import digits
 
-
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -67,16 +66,16 @@ def _figure(name: str, title: str, sentence: str, svg: str | None, undefined: st
 def _scatter(one: Attention) -> str:
     promise = "" if one.promised is None else f" ({percent(one.promised)} are promised)"
     return (
-        f"The certificate, computed from retained tokens alone, covers {_span(one, 'coverage', percent)} of the "
-        f"cells{promise} and ranks them by their true error: Spearman {_span(one, 'spearman', share)}; the median "
-        f"certificate is {_span(one, 'ratio', number)} times the median error."
+        f"The certificate, computed from retained tokens alone, covers {_span(one, 'coverage', percent)} of "
+        f"the cells{promise} and ranks them by their true error: Spearman {_span(one, 'spearman', share)}; "
+        f"the median certificate is {_span(one, 'ratio', number)} times the median error."
     )
 
 
 def _errors(one: Attention) -> str:
     rows = [
-        f"at {percent(row.budget)} Poisson {_value(row.hajek, number)}, top-k {_value(row.topk, number)}, Poisson "
-        f"without the offset {_value(row.no_offset, number)}, uniform {_value(row.uniform, number)}"
+        f"at {percent(row.budget)} Poisson {_value(row.hajek, number)}, top-k {_value(row.topk, number)}, "
+        f"Poisson without the offset {_value(row.no_offset, number)}, uniform {_value(row.uniform, number)}"
         for row in one.budgets
     ]
     return f"Median relative error of the attention output: {'; '.join(rows)}."
@@ -86,10 +85,9 @@ def _calibration(one: Attention) -> str:
     known = [row for row in one.calibration if row.coverage.value is not None]
     kept = [row for row in known if (row.coverage.value or 0.0) >= 1 - row.delta]
     broken = sorted({row.delta for row in known} - {row.delta for row in kept})
-    words = f"Coverage is at least the promised 1 - delta in {len(kept)} of {len(known)} combinations of delta and budget"
-    return (
-        f"{words}, at no budget for delta = {', '.join(f'{d:g}' for d in broken)}." if broken else f"{words}."
-    )
+    never = f", at no budget for delta = {', '.join(f'{d:g}' for d in broken)}" if broken else ""
+    counts = f"{len(kept)} of {len(known)} combinations of delta and budget"
+    return f"Coverage is at least the promised 1 - delta in {counts}{never}."
 
 
 def _layers(one: Attention) -> str:
@@ -100,8 +98,8 @@ def _layers(one: Attention) -> str:
         return "Coverage by layer is undefined."
     low, high = min(known), max(known)
     return (
-        f"Coverage is lowest in layer {low[1]} ({percent(low[0])} at budget {percent(low[2])}) and highest in layer "
-        f"{high[1]} ({percent(high[0])} at {percent(high[2])})."
+        f"Coverage is lowest in layer {low[1]} ({percent(low[0])} at budget {percent(low[2])}) and highest "
+        f"in layer {high[1]} ({percent(high[0])} at {percent(high[2])})."
     )
 
 
@@ -112,32 +110,27 @@ def _rare(one: Attention) -> str:
         if len(known) > 1:
             first, last = known[0], known[-1]
             parts.append(
-                f"at budget {percent(budget)} {percent(first.coverage.value or 0.0)} of the cells are covered where "
-                f"that share is below {first.high:g}, and {percent(last.coverage.value or 0.0)} where it is "
-                f"{last.low:g} or more (up to {last.high:g})"
+                f"at budget {percent(budget)} {_value(first.coverage, percent)} of the cells are covered "
+                f"where that share is below {first.high:g}, and {_value(last.coverage, percent)} where it is from "
+                f"{last.low:g} to {last.high:g}"
             )
-    words = (
-        "Coverage by the share of attention that falls on tokens which were all but sure to go (pi < 0.001)"
-    )
-    return (
-        f"{words}: {'; '.join(parts)}."
-        if parts
-        else f"{words}; too few cells at most shares for an interval."
-    )
+    share_of = "the share of attention that falls on tokens which were all but sure to go (pi < 0.001)"
+    told = "; ".join(parts) or "too few cells at most shares for an interval"
+    return f"Coverage by {share_of}: {told}."
 
 
 def _worlds(one: Attention) -> str:
     parts = []
     for row in one.demonstrations:
         above = sum(world.certificate_exceeds for world in row.worlds)
-        rise = "an undefined multiple" if row.median_rise is None else f"{number(row.median_rise)} times"
+        rise = "an undefined multiple of" if row.median_rise is None else f"{number(row.median_rise)} times"
         parts.append(
-            f"{row.change}: everything that top-k can compute is the same bytes in {row.identical:,} of "
-            f"{row.compared:,} (prompt, layer) pairs, while its largest error is {rise} that of the unchanged world "
-            f"in the median cell; Poisson's mean certificate exceeds its mean error in {above} of {len(row.worlds)} "
-            "worlds"
+            f"{row.change.capitalize()}: everything that top-k can compute is the same bytes in "
+            f"{row.identical:,} of {row.compared:,} (prompt, layer) pairs, while its largest error is {rise} "
+            "that of the unchanged world in the median cell; Poisson's mean certificate exceeds its mean "
+            f"error in {above} of {len(row.worlds)} worlds."
         )
-    return f"The values of evicted tokens are changed. {'; '.join(parts).capitalize()}."
+    return " ".join(["The values of evicted tokens are changed.", *parts])
 
 
 _TITLES = {

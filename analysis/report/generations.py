@@ -133,5 +133,3 @@ def _short(value: float | None) -> float | int | None:
         return None
     rounded = float(f"{value:.{DIGITS}g}") + 0.0
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-

@@ -94,7 +94,7 @@ def grid(
     *,
     is_open: bool = False,
 ) -> Grid:
-    """A table that only the page has; values as `Table` has them, or whole cells. Empty columns are left out."""
+    """A table that only the page has: values as `Table` has them, or cells. Empty columns are left out."""
     made = [tuple(map(_of_value, row)) for row in rows]
     filled = [at for at in range(len(heads)) if any(row[at].text for row in made)]
     heads, made = [heads[at] for at in filled], [tuple(row[at] for at in filled) for row in made]

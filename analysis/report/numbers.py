@@ -9,9 +9,10 @@ from analysis.statistics import Estimate
 
 MAIN, EVERY = "main tasks", "all models"
 AUC_MEANS = (
-    "pooled: all rows, which mixes conditions, budgets and models; stratified: pairs within model, task, condition "
-    "and budget; cell: what the bare condition x budget label tells without any signal. Above 0.5: larger risk, "
-    "more often positive. Bootstrap draws of their own, so the third digit may differ from the verdicts'."
+    "pooled: all rows, which mixes conditions, budgets and models; stratified: pairs within model, task, "
+    "condition and budget; cell: what the bare condition x budget label tells without any signal. Above 0.5: "
+    "the larger the risk that the signal sees, the more often positive. Bootstrap draws of their own, so the "
+    "third digit may differ from the verdicts'."
 )
 
 

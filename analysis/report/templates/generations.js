@@ -3,6 +3,7 @@
 (() => {
   const ROW = 28; // pixels, as in the style sheet
   const TALLEST = 8e6; // pixels; browsers draw nothing beyond some 16 million
+  const LONGEST = 200; // characters of an answer in the list; the whole stands beside the question
   const AROUND = 12; // rows drawn above and below those in sight
   const FULL = "full";
   const FILTERS = ["suite", "model", "task", "arm", "condition", "budget", "outcome"];
@@ -109,7 +110,7 @@
     else list.removeAttribute("aria-activedescendant");
   }
 
-  const HEADS = ["example", "task", "arm", "cond.", "budget", "outcome", "score", "answer"];
+  const HEADS = ["outcome", "answer", "arm", "cond.", "budget", "task", "example", "suite", "model"];
 
   function line(at) {
     const row = found[at], question = questionOf[row];
@@ -117,8 +118,8 @@
     const element = make("div", undefined, "row" + (at === active ? " active" : ""));
     const word = outcome(row);
     const cells = [
-      [data.questions.example_id[question]], [data.questions.task[question]], [arm], [told(condition)], [told(budget), "number"],
-      [SIGNS[word] + " " + word, LOOKS[word]], [told(data.rows.score[row]), "number"], [data.texts[data.rows.text[row]].slice(0, 200)],
+      [SIGNS[word] + " " + word.replace(" failure", ""), LOOKS[word]], [data.texts[data.rows.text[row]].slice(0, LONGEST)], [arm], [told(condition)], [told(budget), "number"],
+      ...["task", "example_id", "suite", "model"].map((name) => [data.questions[name][question]]),
     ];
     for (const [text, className] of cells) {
       const cell = make("div", plain(text), className);
@@ -245,7 +246,7 @@
     data.questions.start.forEach((first, question, starts) => questionOf.fill(question, first, starts[question + 1] ?? count));
     valueOf = values();
     for (const name of HEADS) {
-      const head = make("div", name, name === "budget" || name === "score" ? "number" : "");
+      const head = make("div", name, name === "budget" ? "number" : "");
       head.setAttribute("role", "columnheader");
       document.querySelector(".heads").append(head);
     }
