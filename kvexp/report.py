@@ -11,7 +11,6 @@ from rich.text import Text
 
 from kvexp.compose import project_root, select
 from kvexp.errors import KvexpError
-from kvexp.prereg import verbs
 from kvexp.prereg.home import Home, home_of
 from kvexp.started import refuse_unstarted
 from kvexp.terminal import printable
@@ -54,6 +53,8 @@ def report(parsed: argparse.Namespace, console: Console) -> int:
 
 def _verify(parsed: argparse.Namespace, console: Console) -> int:
     """Evidence that does not hold stops nothing here: the report says so."""
+    from kvexp.prereg import verbs  # here, since `analysis_command` serves verbs that need no stamps
+
     parsed.replay, parsed.seed, parsed.json = None, None, False
     try:
         return verbs.verify_study(parsed, console)

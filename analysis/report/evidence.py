@@ -15,6 +15,7 @@ class Sentence:
     """One sentence of the evidence and whether it holds: holds, fails or unknown."""
 
     state: str
+    about: str
     words: str
 
 
@@ -73,7 +74,7 @@ def evidence_of(report: Report) -> Shown:
         note = shown.note or f"There is no evidence.json: kvexp verify study={study} makes it."
         return Shown(note, registrations, problems)
     found = shown.evidence
-    checks = [Sentence(_state(one.holds), one.words) for one in found.checks]
+    checks = [Sentence(_state(one.holds), one.name, one.words) for one in found.checks]
     if found.replay is not None:
         checks.append(_replay(found.replay))
     return Shown(
@@ -191,7 +192,7 @@ def _replay(again: Replayed) -> Sentence:
         f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
         f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
     )
-    return Sentence(_state(again.holds), words)
+    return Sentence(_state(again.holds), "replay", words)
 
 
 def _state(holds: bool | None) -> str:

@@ -111,8 +111,8 @@ def _rare(one: Attention) -> str:
             first, last = known[0], known[-1]
             parts.append(
                 f"at budget {percent(budget)} {_value(first.coverage, percent)} of the cells are covered "
-                f"where that share is below {first.high:g}, and {_value(last.coverage, percent)} where it is from "
-                f"{last.low:g} to {last.high:g}"
+                f"where that share is below {first.high:g}, and {_value(last.coverage, percent)} where it is "
+                f"from {last.low:g} to {last.high:g}"
             )
     share_of = "the share of attention that falls on tokens which were all but sure to go (pi < 0.001)"
     told = "; ".join(parts) or "too few cells at most shares for an interval"

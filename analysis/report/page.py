@@ -82,7 +82,7 @@ def _numbers(found: "Description") -> Iterator[Section]:
 def _attention(suites: Sequence[Attention]) -> Iterator[Section]:
     for one in suites:
         words = one.undefined and f"No numbers: {one.undefined}."
-        title = f"The attention output, {one.name}"
+        title = f"Attention suite {one.name}"
         tables = () if one.undefined else tuple(of_table(table) for table in tables_of(one))
         yield Section(f"attention-{one.name}", title, words, (), tables)
     if len(suites) > 1:
