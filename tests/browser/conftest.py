@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -104,11 +105,9 @@ def many(tmp_path_factory):
 
 
 def prose(row, at):
-    """Two to thirty words; one answer in 997 speaks of an albatross."""
-    words = (
-        "the captain of a grey ship kept cats below deck when storms came and nobody spoke of Paris".split()
-    )
-    told = [words[(at * 7 + step * step + len(row.model)) % len(words)] for step in range(2 + at % 29)]
+    """Two to thirty words, of hardly any two rows the same; one answer in 997 speaks of an albatross."""
+    words = "the captain of a grey ship kept cats below deck when storms came and nobody spoke of Paris".split()
+    told = random.Random(repr(row.key)).choices(words, k=2 + at % 29)
     return " ".join([*told, *(["Albatross"] if at % 997 == 0 else [])])
 
 
