@@ -106,7 +106,9 @@ def many(tmp_path_factory):
 
 def prose(row, at):
     """Two to thirty words, of hardly any two rows the same; one answer in 997 speaks of an albatross."""
-    words = "the captain of a grey ship kept cats below deck when storms came and nobody spoke of Paris".split()
+    words = (
+        "the captain of a grey ship kept cats below deck when storms came and nobody spoke of Paris".split()
+    )
     told = random.Random(repr(row.key)).choices(words, k=2 + at % 29)
     return " ".join([*told, *(["Albatross"] if at % 997 == 0 else [])])
 
