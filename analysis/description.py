@@ -70,5 +70,4 @@ def _write(folder: Path, report: Report, found: Description) -> None:
         answers = browser.beside(folder, report.study)
         write.replace(folder / "report.html", page(report, found, files, answers))
     except OSError as error:
-        words = f"not all details, figures, tables and pages were written to {folder}: {error.strerror}"
-        complain(words)
+        complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -34,7 +34,6 @@ def analysis_command(module: str, home: Home, registration: Path | None) -> list
 
 def report(parsed: argparse.Namespace, console: Console) -> int:
     """Make evidence.json, generations.html, verdicts and report.html anew; the worst exit code of them."""
-    parsed.overrides = [word if "=" in word else f"study={word}" for word in parsed.overrides]
     root = project_root()
     home = home_of(select(parsed.overrides, root), root)
     refuse_unstarted(home.results, parsed.overrides)
@@ -53,11 +52,11 @@ def report(parsed: argparse.Namespace, console: Console) -> int:
 
 def _verify(parsed: argparse.Namespace, console: Console) -> int:
     """Evidence that does not hold stops nothing here: the report says so."""
-    from kvexp.prereg import verbs  # here, since `analysis_command` serves verbs that need no stamps
+    from kvexp.prereg.verbs import verify  # here, since `analysis_command` serves verbs that need no stamps
 
     parsed.replay, parsed.seed, parsed.json = None, None, False
     try:
-        return verbs.verify_study(parsed, console)
+        return verify.run(parsed, console)
     except KvexpError as error:
         print(f"kvexp: {printable(str(error))}", file=sys.stderr)
         for line in error.details:

@@ -33,7 +33,7 @@ def called(root, monkeypatch):
         done.commands.append(command[3:])
         return SimpleNamespace(returncode=done.codes[command[2]], stderr=f"{command[2]} failed\n")
 
-    monkeypatch.setattr("kvexp.prereg.verbs.verify_study", verify)
+    monkeypatch.setattr("kvexp.prereg.verbs.verify.run", verify)
     monkeypatch.setattr("kvexp.report.subprocess.run", run)
     return done
 

@@ -72,9 +72,11 @@ def read(results: Path, repository: Path, chosen: Path | None) -> Read:
     Raises KvexpError, as the analysis does, for what is no results folder, or is not as it was sealed.
     """
     check_folder(results)
-    found = registrations.load(registrations.files(results, repository, chosen))
+    folders = registrations.Folders(results, repository, chosen)
+    found = registrations.load(registrations.files(folders))
     owners = {suite: one for one in found for suite in one.content.suites}
-    by_id = seals.read_seals(found, repository)
+    folders.refuse_links(list(owners))
+    by_id = seals.read_seals(found, folders)
     sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
     under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
     locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})

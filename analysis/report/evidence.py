@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from analysis.report.grid import Cell, Grid, code, grid
+from analysis.sealed.amendments import Step
 from analysis.sealed.seals import SHORT
-from analysis.verdict.evidence import HOLDS, STAGES
+from analysis.verdict.amendments import STAGES
+from analysis.verdict.before import commands
+from analysis.verdict.evidence import HOLDS, WORD
 from analysis.verdict.report import Report
-from kvexp.prereg.forms import GRADES, AmendmentEvidence, Evidence, Replayed, Stamp
+from kvexp.prereg.forms import GRADES, Evidence, LockEvidence, Replayed, SealEvidence, Stamp, vouched
 
 
 @dataclass(frozen=True)
@@ -30,14 +33,19 @@ class Registration:
 
 @dataclass(frozen=True)
 class Amended:
-    """One amendment."""
+    """One amendment.
+
+    Attributes:
+        name: as its folder is called.
+        facts: when, why, what had been seen, what changed and which claims that touches.
+        lines: of the registration, old and new.
+        before: how to get the verdict by the seal before, line by line.
+    """
 
     name: str
-    stage: str
-    why: str
-    data_seen: str
-    files: tuple[tuple[str, str], ...]
-    command: str
+    facts: tuple[tuple[str, str], ...]
+    lines: tuple[str, ...]
+    before: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,10 +77,11 @@ def evidence_of(report: Report) -> Shown:
     """What evidence.json says, or why it says nothing."""
     registrations = tuple(_registrations(report))
     problems = tuple(one.message for one in report.study.problems)
+    amendments = tuple(_amendments(report))
     shown, study = report.bound.shown, report.study.name
     if shown.evidence is None:
-        note = shown.note or f"There is no evidence.json: kvexp verify study={study} makes it."
-        return Shown(note, registrations, problems)
+        note = shown.note or f"there is no evidence.json: kvexp verify {study} makes it"
+        return Shown(note, registrations, problems, amendments=amendments)
     found = shown.evidence
     checks = [Sentence(_state(one.holds), one.name, one.words) for one in found.checks]
     if found.replay is not None:
@@ -83,7 +92,7 @@ def evidence_of(report: Report) -> Shown:
         problems,
         tables=tuple(_tables(found)),
         facts=tuple(_facts(found)),
-        amendments=tuple(_amended(one, study) for one in found.amendments),
+        amendments=amendments,
         checks=tuple(checks),
         cannot=tuple(found.cannot),
     )
@@ -122,7 +131,7 @@ def _tables(found: Evidence) -> Iterator[Grid]:
             one.id,
             code(one.seal[:SHORT]) if one.seal else "not sealed",
             _stamped(one.stamps),
-            GRADES[one.grade],
+            _words(one),
             one.existing_data,
             "; ".join(one.differences),
         )
@@ -135,7 +144,7 @@ def _tables(found: Evidence) -> Iterator[Grid]:
             one.suite,
             code(one.manifest[:SHORT]) if one.manifest else "not locked",
             _stamped(one.stamps),
-            GRADES[one.grade] if one.manifest else "-",
+            _words(one) if one.manifest else "-",
             one.incomplete or "",
             "; ".join(one.differences),
         )
@@ -162,6 +171,10 @@ def _tables(found: Evidence) -> Iterator[Grid]:
         yield grid("Process starts that do not count", heads, left)
 
 
+def _words(one: SealEvidence | LockEvidence) -> str:
+    return vouched(one.stamps) if one.stamps else GRADES[one.grade]
+
+
 def _stamped(stamps: list[Stamp]) -> Cell:
     words = [f"{one.time} by {one.witness} ({one.trust}, serial {one.serial})" for one in stamps]
     return Cell("; ".join(words) or "no time stamp")
@@ -169,22 +182,34 @@ def _stamped(stamps: list[Stamp]) -> Cell:
 
 def _facts(found: Evidence) -> Iterator[str]:
     counted = sum(one.counts for one in found.attempts)
+    yield f"{WORD.capitalize()}: run kvexp verify {found.study} yourself."
     yield f"{counted:,} process starts count, {len(found.attempts) - counted:,} do not."
     locked = sum(one.manifest is not None for one in found.locks)
     yield f"{locked} of {len(found.locks)} suites are locked."
     yield f"{len(found.looks):,} unblinded analyses were recorded before the lock."
-    yield f"{len(found.amendments)} amendments."
 
 
-def _amended(one: AmendmentEvidence, study: str) -> Amended:
-    command = ""
-    if one.commit is not None:
-        command = (  # a copy without its locks, which would bring the seal that stands
-            f"git worktree add ../before {one.commit[:SHORT]} && cp -r results/{study} ../before/results/ && "
-            f"cd ../before && rm -rf results/{study}/locks && python -m analysis results/{study}"
-        )
-    files = tuple((kind, path) for path, kind in sorted(one.files.items()))
-    return Amended(f"{one.id}-{one.number}", STAGES[one.stage], one.why, one.data_seen, files, command)
+def _amendments(report: Report) -> Iterator[Amended]:
+    """Of every registration that is sealed, in order."""
+    seals = report.bound.seals
+    for _, seal in sorted(seals.items()):
+        for step in seal.steps:
+            lines = commands(step, report.study.name, seal, seals.get(seal.parent or ""))
+            yield Amended(step.name, tuple(_facts_of(step)), step.lines, tuple(lines))
+
+
+def _facts_of(step: Step) -> Iterator[tuple[str, str]]:
+    stated = step.stated
+    claims = [f"{name} ({', '.join(what)})" for name, what in step.claims.items()]
+    yield "stage", f"{STAGES[stated.stage]}, {stated.attempts} attempts, {stated.looks} recorded looks"
+    yield "why", stated.why
+    yield "data seen", stated.data_seen
+    yield "replaces", f"seal {stated.replaces[:SHORT]}"
+    yield "files", "; ".join(f"{kind} {path}" for path, kind in sorted(stated.files.items()))
+    yield (
+        "touches",
+        f"every claim: {', '.join(step.shared)}" if step.shared else ", ".join(claims) or "no claim",
+    )
 
 
 def _replay(again: Replayed) -> Sentence:

@@ -4,42 +4,29 @@ from collections.abc import Iterator
 
 from analysis.verdict.report import Report
 
-PREVIEW, BLIND = "PREVIEW", "BLIND"
+PREVIEW, INTEGRITY = "PREVIEW", "INTEGRITY"
+MEANINGS = {
+    "BLIND": "outcomes are permuted within model and task, so that nothing below is a result.",
+    INTEGRITY: "the logs contradict themselves, or evidence.json cannot be read; see Evidence.",
+    "EVIDENCE FAILS": "something that evidence.json tells does not hold; see Evidence.",
+    "UNWITNESSED": "nobody but the author vouches for the time of the registrations.",
+    "AMENDED AFTER DATA": "what was sealed was changed when there were data; see Evidence.",
+}
 
 
-def marks(report: Report) -> Iterator[str]:
-    """What a reader must know before any verdict, worst first."""
-    if report.is_blind:
-        yield BLIND
-    if report.study.problems:
-        yield "INTEGRITY"
-    if report.bound.shown.failed or report.bound.shown.is_broken:
-        yield "EVIDENCE FAILS"
-    if not report.is_blind and (not report.verdicts or any(map(report.provisional, report.verdicts))):
-        yield PREVIEW
-    if not report.bound.shown.is_witnessed:
-        yield "UNWITNESSED"
-    if any(seal.amended for seal in report.bound.seals.values()):
-        yield "AMENDED"
+def marks(report: Report) -> list[str]:
+    """What a reader must know before any verdict: what the text says, and what holds for some claims."""
+    is_broken = bool(report.study.problems) or report.bound.shown.is_broken
+    is_preview = not report.verdicts or any(map(report.provisional, report.verdicts))
+    own = {INTEGRITY: is_broken, PREVIEW: is_preview and not report.is_blind}
+    return [*(mark for mark, is_true in own.items() if is_true), *report.marks]
 
 
 def meanings(report: Report) -> Iterator[str]:
-    """A sentence for each mark, in the same order."""
-    reasons = dict.fromkeys(reason for one in report.verdicts for reason in report.provisional(one))
+    """A sentence for each mark, in the same order, and what is to be known of where things lie."""
     for mark in marks(report):
-        if mark == BLIND:
-            yield "BLIND: outcomes are permuted within model and task, so that nothing below is a result."
-        elif mark == "INTEGRITY":
-            yield "INTEGRITY: the logs contradict themselves; the problems are listed under Evidence."
-        elif mark == "EVIDENCE FAILS":
-            yield "EVIDENCE FAILS: something that evidence.json states does not hold; see Evidence."
-        elif mark == PREVIEW:
-            yield _preview(report, list(reasons))
-        elif mark == "UNWITNESSED":
-            yield "UNWITNESSED: nobody but the author vouches for the time of the registrations."
-        else:
-            names = ", ".join(sorted(name for name, seal in report.bound.seals.items() if seal.amended))
-            yield f"AMENDED: a registered change of what was sealed; see Evidence for {names}."
+        yield f"{mark}: {_preview(report) if mark == PREVIEW else MEANINGS.get(mark, 'see Evidence.')}"
+    yield from report.bound.notes
 
 
 def sizes(report: Report) -> list[str]:
@@ -49,9 +36,10 @@ def sizes(report: Report) -> list[str]:
     return [f"{int(table['present'].sum()):,} of {len(table):,} {nouns}" for table, nouns in shown]
 
 
-def _preview(report: Report, reasons: list[str]) -> str:
+def _preview(report: Report) -> str:
     if not report.verdicts:
-        return "PREVIEW: no claim is registered, so whatever follows is exploratory."
+        return "no claim is registered, so whatever follows is exploratory."
     if not report.bound.seals:
-        return "PREVIEW: nothing is sealed or locked, so no verdict below is evidence yet."
-    return f"PREVIEW, not evidence yet: {'; '.join(reasons)}."
+        return "nothing is sealed or locked, so no verdict below is evidence yet."
+    reasons = dict.fromkeys(reason for one in report.verdicts for reason in report.provisional(one))
+    return f"not evidence yet: {'; '.join(reasons)}."
