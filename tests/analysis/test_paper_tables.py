@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis import claims, descriptive, posthoc
+from analysis import claims
 from analysis.decide import decide
-from analysis.descriptive.verdicts import verdicts
+from analysis.descriptive import accuracy, induced, per_model, signal_panel, verdicts
 from analysis.details import details_of
 from analysis.load import load
 from analysis.parts import Picture
-from analysis.posthoc.recomputation import NUMBERS, recomputation
+from analysis.posthoc import questions, recomputation
+from analysis.posthoc.recomputation import NUMBERS
 from analysis.remembered import remembered
 from analysis.scope import NO_ROWS, Scope
 from analysis.statistics.base import Estimate, Statistic
@@ -31,6 +32,7 @@ from tests.planted import LONG, SHORT, World
 MODELS = ("big", "small")
 MAIN = ("facts", "words")
 DRAWS = 20
+BUILDERS = (induced, accuracy, per_model, signal_panel, questions, recomputation)
 DRAWING = ("descriptive.induced", "descriptive.signal_panel", "posthoc.questions", "posthoc.recomputation")
 
 
@@ -85,7 +87,7 @@ def described(folder, registered, owners):
 
 
 def tables_of(scope):
-    parts = [part for build in (*descriptive.BUILDERS, *posthoc.BUILDERS) if (part := build(scope))]
+    parts = [part for build in BUILDERS if (part := build(scope))]
     return {table.name: table for part in parts for table in part.tables}, scope
 
 
@@ -445,6 +447,10 @@ def test_what_is_pooled_is_what_the_details_say(described):
 
 
 def test_every_table_can_be_written(described):
+    assert set(described[0]) == {
+        *("table2", "table3", "table4", "table4_rates", "table5"),
+        *("figure2", "figure3", "rates", "rates_by_task"),
+    }
     for table in described[0].values():
         rows = list(csv.DictReader(io.StringIO(to_csv(table))))
         assert len(rows) == len(table.rows)
