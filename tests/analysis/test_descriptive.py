@@ -230,6 +230,17 @@ def test_cells_against_a_loop(varied_study, rows):
         assert line["one_class"].value == 0
 
 
+def test_the_picture_of_cells_counts_them(varied_study):
+    part = cells(varied_study.scope)
+    line = table_of(part, "cells.summary")[0]
+    (picture,) = part.pictures
+    words = f"embedded-1k: above .5 in {line['above'].value:.0f}, with its whole interval in 0, of 4 cells"
+    assert words in picture.sentence
+    assert "facts, model-a" in picture.svg
+    assert "passcodes" not in picture.svg
+    assert picture.svg == cells(varied_study.scope).pictures[0].svg
+
+
 def test_cells_of_one_class_are_counted_and_not_averaged(varied_study):
     table = varied_study.scope.report.study.table
     lost = (table["task"] == "words") & (table["model"] == "model-a") & (table["condition"] == "stream")
@@ -481,8 +492,8 @@ def test_nothing_is_there_yet(varied_study, tmp_path):
     for line in table_of(cost(scope), "cost") + table_of(budgets(scope), "budgets"):
         values = [value for value in line.values() if isinstance(value, Estimate)]
         assert all(value.value is None and value.undefined for value in values)
-    (picture,) = coverage(scope).pictures
-    assert (picture.svg, picture.undefined) == (None, NO_ROWS)
+    for (picture,) in (coverage(scope).pictures, cells(scope).pictures):
+        assert (picture.svg, picture.undefined) == (None, NO_ROWS)
 
 
 def test_a_study_of_one_plain_arm(varied_study, tmp_path):
