@@ -230,6 +230,17 @@ def test_cells_against_a_loop(varied_study, rows):
         assert line["one_class"].value == 0
 
 
+def test_the_picture_of_cells_counts_them(varied_study):
+    part = cells(varied_study.scope)
+    line = table_of(part, "cells.summary")[0]
+    (picture,) = part.pictures
+    words = f"embedded-1k: above .5 in {line['above'].value:.0f}, with its whole interval in 0, of 4 cells"
+    assert words in picture.sentence
+    assert "facts, model-a" in picture.svg
+    assert "passcodes" not in picture.svg
+    assert picture.svg == cells(varied_study.scope).pictures[0].svg
+
+
 def test_cells_of_one_class_are_counted_and_not_averaged(varied_study):
     table = varied_study.scope.report.study.table
     lost = (table["task"] == "words") & (table["model"] == "model-a") & (table["condition"] == "stream")
@@ -453,23 +464,23 @@ BUILDERS = (anchors, budgets, cells, conditions, contexts, cost, coverage, tax, 
 
 
 def everything(scope):
-    parts = [build(scope) for build in BUILDERS]
-    return {table.name: to_csv(table) + to_markdown(table) for part in parts if part for table in part.tables}
+    """The rows of every table by name; all of them can be written."""
+    parts = [part for build in BUILDERS if (part := build(scope)) is not None]
+    tables = [table for part in parts for table in part.tables]
+    assert all(to_csv(table) and to_markdown(table) for table in tables)
+    return {table.name: table_of(part, table.name) for part in parts for table in part.tables}
 
 
 def test_a_missing_shard_takes_its_numbers_and_no_others(varied_study, tmp_path):
     folder = shutil.copytree(varied_study.folder, tmp_path / "embedded")
     shutil.rmtree(folder / planted.SHORT / f"{planted.SHORT}.model-a.words.000")
-    scope = varied.scope_of(folder, varied_study.registrations)
-    assert {"cost", "budgets", "cells", "coverage", "tax", "recomputation.two-draws"} <= everything(
-        scope
-    ).keys()
-    for line in table_of(cells(scope), "cells"):
+    found = everything(varied.scope_of(folder, varied_study.registrations))
+    assert {"cost", "budgets", "cells", "coverage", "tax", "recomputation.two-draws"} <= found.keys()
+    for line in found["cells"]:
         is_lost = (line["suite"], line["model"], line["task"]) == (planted.SHORT, "model-a", "words")
         assert (line["auc"].undefined == NO_ROWS) == is_lost
-    lost = [line["mean"].undefined for line in table_of(cells(scope), "cells.summary")]
-    assert lost == [NO_ROWS, NO_ROWS, "", ""]
-    curves = {line["suite"]: line for line in table_of(coverage(scope), "coverage")}
+    assert [line["mean"].undefined for line in found["cells.summary"]] == [NO_ROWS, NO_ROWS, "", ""]
+    curves = {line["suite"]: line for line in found["coverage"]}
     assert curves[planted.SHORT]["error_30"].undefined == NO_ROWS
     assert curves[planted.LONG]["error_30"].value is not None
 
@@ -477,12 +488,12 @@ def test_a_missing_shard_takes_its_numbers_and_no_others(varied_study, tmp_path)
 def test_nothing_is_there_yet(varied_study, tmp_path):
     shutil.copy(varied_study.folder / "grid.jsonl", tmp_path / "grid.jsonl")
     scope = varied.scope_of(tmp_path, varied_study.registrations)
-    assert everything(scope)
-    for line in table_of(cost(scope), "cost") + table_of(budgets(scope), "budgets"):
+    found = everything(scope)
+    for line in found["cost"] + found["budgets"]:
         values = [value for value in line.values() if isinstance(value, Estimate)]
         assert all(value.value is None and value.undefined for value in values)
-    (picture,) = coverage(scope).pictures
-    assert (picture.svg, picture.undefined) == (None, NO_ROWS)
+    for (picture,) in (coverage(scope).pictures, cells(scope).pictures):
+        assert (picture.svg, picture.undefined) == (None, NO_ROWS)
 
 
 def test_a_study_of_one_plain_arm(varied_study, tmp_path):
