@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from analysis.load import Study
 from analysis.paper.lookup import Lookup
 from analysis.paper.numbers import Number, Numbers, read
 from analysis.parts import Part
@@ -25,22 +26,24 @@ REMARKS = (
 )
 
 
-def beside(tables: Iterable[Table], suites: Iterable[str], study: str, models: Iterable[str]) -> Part | None:
+def beside(tables: Iterable[Table], study: Study) -> Part | None:
     """The table of all numbers; None for a study without a suite that stands for one of the paper's.
 
     Args:
         tables: of every part of the pages, and of the attention suites.
-        suites: that the study's grid has.
-        study: its name.
-        models: that it runs.
+        study: whose they are.
     """
     numbers = read()
+    frames = (study.table, study.cells)
+    suites, models = (
+        {name for frame in frames for name in frame[axis].cat.categories} for axis in ("suite", "model")
+    )
     lookup = Lookup(tables, numbers.roles, suites)
     if not lookup.suites:
         return None
     rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
     table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
-    words = _words(numbers, lookup.suites, study, sorted(models))
+    words = _words(numbers, lookup.suites, study.name, sorted(models))
     return Part("paper", "The paper's numbers, beside ours", words, tables=(table,))
 
 
