@@ -60,7 +60,7 @@ def of(report: Report) -> Description:
         *(table for part in parts for table in part.tables),
         *(t for one in suites for t in tables_of(one)),
     ]
-    last = paper.beside(tables, report.study)
+    last = paper.beside(tables, scope)
     parts += [] if last is None else [last]
     return Description(report.study, sections, suites, parts, report.unplanned, report.is_blind)
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
-from analysis.load import Study
-from analysis.paper.lookup import Lookup
+from analysis.paper.lookup import Lookup, standing
 from analysis.paper.numbers import Number, Numbers, read
+from analysis.paper.rest import rest
 from analysis.parts import Part
+from analysis.scope import Scope
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 
@@ -26,25 +27,27 @@ REMARKS = (
 )
 
 
-def beside(tables: Iterable[Table], study: Study) -> Part | None:
+def beside(tables: Iterable[Table], scope: Scope) -> Part | None:
     """The table of all numbers; None for a study without a suite that stands for one of the paper's.
 
     Args:
         tables: of every part of the pages, and of the attention suites.
-        study: whose they are.
+        scope: the study.
     """
-    numbers = read()
+    numbers, study = read(), scope.report.study
     frames = (study.table, study.cells)
     suites, models = (
         {name for frame in frames for name in frame[axis].cat.categories} for axis in ("suite", "model")
     )
-    lookup = Lookup(tables, numbers.roles, suites)
-    if not lookup.suites:
+    found = standing(numbers.roles, suites)
+    if not found:
         return None
+    more = rest(scope, found)
+    lookup = Lookup([*tables, more], numbers.roles, found)
     rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
     table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
-    words = _words(numbers, lookup.suites, study.name, sorted(models))
-    return Part("paper", "The paper's numbers, beside ours", words, tables=(table,))
+    words = _words(numbers, found, study.name, sorted(models))
+    return Part("paper", "The paper's numbers, beside ours", words, tables=(table, more))
 
 
 def _row(number: Number, ours: Estimate) -> tuple[Value, ...]:

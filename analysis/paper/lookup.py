@@ -1,5 +1,6 @@
 """Finds in the tables of a study what stands where the paper has a number."""
 
+import re
 from collections.abc import Iterable, Mapping
 from statistics import fmean
 
@@ -8,21 +9,23 @@ from analysis.statistics import Estimate
 from analysis.tables.base import Table, Value
 
 
+def standing(roles: Mapping[str, list[str]], suites: Iterable[str]) -> dict[str, str]:
+    """By role, the first of its suites that a study has."""
+    have = set(suites)
+    found = {role: next((name for name in names if name in have), "") for role, names in roles.items()}
+    return {role: suite for role, suite in found.items() if suite}
+
+
 class Lookup:
     """The tables of a study by name, and the suites that stand for the paper's."""
 
     def __init__(
-        self, tables: Iterable[Table], roles: Mapping[str, list[str]], suites: Iterable[str]
+        self, tables: Iterable[Table], roles: Mapping[str, list[str]], suites: Mapping[str, str]
     ) -> None:
-        """Of the suites of a role the first that the study has stands for the paper's."""
+        """Keep them; `suites`: what `standing` found."""
         self._tables = {table.name: table for table in tables}
-        have = set(suites)
         self._names = {role: names[0] for role, names in roles.items()}
-        self.suites = {
-            role: suite
-            for role, names in roles.items()
-            if (suite := next((name for name in names if name in have), None)) is not None
-        }
+        self._suites = suites
 
     def ours(self, number: Number) -> Estimate:
         """The estimate that stands beside a number of the paper, or why there is none."""
@@ -30,7 +33,7 @@ class Lookup:
             return _none(number.why)
         wanted = [number.table, number.column, *_texts(number.row)]
         for role in (part for text in wanted for part in _roles(text)):
-            if role not in self.suites:
+            if role not in self._suites:
                 return _none(f"the study has no suite that stands for {self._names[role]}")
         name, column = self._named(number.table), self._named(number.column)
         table = self._tables.get(name)
@@ -52,7 +55,7 @@ class Lookup:
 
     def _named(self, text: str) -> str:
         for role in _roles(text):
-            text = text.replace(f"@{role}", self.suites[role])
+            text = text.replace(f"@{role}", self._suites[role])
         return text
 
     def _values(self, value: str | float | list[str]) -> list[str]:
@@ -84,8 +87,7 @@ def _estimate(value: Value) -> Estimate:
 
 
 def _roles(text: str) -> list[str]:
-    """What stands after each @, up to a dot."""
-    return [part.split(".")[0] for part in text.split("@")[1:]]
+    return re.findall(r"@(\w+)", text)
 
 
 def _texts(row: Mapping[str, str | float | list[str]]) -> list[str]:
