@@ -16,8 +16,8 @@ COLUMNS = (
     Column("value", "estimate", "share", is_estimate=True),
 )
 REMARKS = (
-    "The arm with the certificate, aware. induced, shared tasks: failures among what the full cache answers, on "
-    "the main tasks that both suites ask (S1). accuracy, all tasks: anchors included (R4). The rest are "
+    "The arm with the certificate, aware. induced, shared tasks: failures among what the full cache answers, "
+    "on the main tasks that both suites ask (S1). accuracy, all tasks: anchors included (R4). The rest are "
     "registered readings of claims, which have no verdict.",
 )
 
