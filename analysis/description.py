@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis import attention, descriptive, details_as_json, paper, posthoc
 from analysis.attention import Attention
-from analysis.details import Details, describe
+from analysis.details import Details, details_of
 from analysis.load import Study
 from analysis.outputs import outputs
 from analysis.parts import Part
@@ -51,9 +51,9 @@ def make(report: Report, out: Path | None) -> str:
 
 def of(report: Report) -> Description:
     """Describe the study of a report."""
-    sections = [Section(one, describe(report.study, one)) for one in report.registrations]
-    suites = list(attention.describe(report.study, report.registrations))
     scope = Scope(report)
+    sections = [Section(one, details_of(scope, one)) for one in report.registrations]
+    suites = list(attention.describe(report.study, report.registrations))
     builders = (*descriptive.BUILDERS, *posthoc.BUILDERS)
     parts = [part for build in builders if (part := build(scope)) is not None]
     tables = [

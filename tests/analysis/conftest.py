@@ -10,6 +10,7 @@ from analysis import claims
 from analysis.load import load
 from kvexp.prereg.registration import load_folder
 from tests import planted
+from tests.analysis import varied
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,3 +118,10 @@ def paper_template(tmp_path_factory):
 def paper(tmp_path, paper_template):
     """A complete, sound results folder of the paper's suites on real tasks, to be damaged at will."""
     return shutil.copytree(paper_template, tmp_path / "paper")
+
+
+@pytest.fixture(scope="session")
+def varied_study(tmp_path_factory, quick):
+    """Rows that differ in all that descriptive numbers read; judged by few draws."""
+    registrations = load_folder(quick, claims.has_file)
+    return varied.write(tmp_path_factory.mktemp("varied") / "embedded", registrations)
