@@ -11,6 +11,7 @@ from pathlib import Path
 from analysis.load import Study, check_folder, load
 from analysis.sealed import blind, locks, looks, registrations, seals, shadows
 from analysis.sealed.evidence import read_evidence
+from analysis.sealed.notes import notes
 from analysis.verdict import write
 from analysis.verdict.as_json import to_json
 from analysis.verdict.report import Bound, Report, analyse, suites_of
@@ -101,31 +102,31 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _decide(results: Path, options: argparse.Namespace) -> Report:
-    found = _registrations(results, options.registration)
+    folders = registrations.Folders(results, REPOSITORY, options.registration)
+    found = _registrations(folders)
     owners = {suite: one for one in found for suite in one.content.suites}
-    by_id = seals.read_seals(found, REPOSITORY)
+    folders.refuse_links(list(owners))
+    by_id = seals.read_seals(found, folders)
     ids = [claim for one in found for claim in one.content.claim]
     shadows.check(REPOSITORY, ids)
     sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
     under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
     study = load(results, {suite: one.content.id for suite, one in owners.items()}, under)
     locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})
-    shown = read_evidence(
-        results,
-        study.name,
-        {name: one.id for name, one in by_id.items()},
-        {suite: one.manifest for suite, one in locked.items()},
-    )
+    shown = read_evidence(folders, found, by_id, locked)
     study = _with_locks(study, locked)
     if options.blind:
         study = blind.blinded(study, found)
-    report = analyse(study, found, Bound(by_id, locked, shown), is_blind=options.blind)
+    told = tuple(notes(folders, by_id))
+    has_file = (REPOSITORY / "conf" / "study" / f"{study.name}.yaml").is_file()
+    bound = Bound(by_id, locked, shown, told, has_file)
+    report = analyse(study, found, bound, is_blind=options.blind)
     shadows.check(REPOSITORY, ids)  # the files of the claims are loaded now
     return report
 
 
-def _registrations(results: Path, chosen: Path | None) -> list[Registered]:
-    paths = registrations.files(results, REPOSITORY, chosen)
+def _registrations(folders: registrations.Folders) -> list[Registered]:
+    paths = registrations.files(folders)
     try:
         return registrations.load(paths)
     except RegistrationError:

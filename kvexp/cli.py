@@ -12,6 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from kvexp.terminal import printable
 
 TRACEBACK = "KVEXP_TRACEBACK"
 Verb = Callable[[argparse.Namespace, Console], int]
+# Verbs that name nothing but the study, no registration and no suite.
+ABOUT_A_STUDY = ("plan", "fetch", "submit", "status", "verdicts", "report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +78,31 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown := [text for text in rest if text.startswith("-")]:
         parser.error(f"unknown option {unknown[0]}")
     parsed.overrides += rest
+    if parsed.called in ABOUT_A_STUDY and not any(word.startswith("study=") for word in parsed.overrides):
+        parsed.overrides = _with_study(parsed.overrides)
     return parsed
+
+
+def _with_study(words: list[str]) -> list[str]:
+    """The first word without `=` is the study."""
+    bare = next((word for word in words if "=" not in word), None)
+    if bare is None:
+        return words
+    at = words.index(bare)
+    return [f"study={bare}", *words[:at], *words[at + 1 :]]
+
+
+ONE = "STUDY [OVERRIDE ...]"
+
+
+def _overrides(names: str = "", *, is_study: bool = True) -> argparse.ArgumentParser:
+    """The words of a verb; `names`: what may be named after the study."""
+    study = f"first the study, STUDY or study=STUDY{f'; then {names}' if names else ''}; " if is_study else ""
+    choices = "suite=NAME, model=NAME, task=NAME, cluster=NAME, or " if is_study else ""
+    parser = argparse.ArgumentParser(add_help=False)
+    words = f"{study}overrides: {choices}group.key=value"
+    parser.add_argument("overrides", nargs="*", metavar="WORD", help=words)
+    return parser
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -83,25 +110,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="kvexp", description="Pre-registered experiments on KV-cache eviction."
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    overrides = argparse.ArgumentParser(add_help=False)
-    overrides.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="OVERRIDE",
-        help="study=NAME, suite=NAME, model=NAME, task=NAME, cluster=NAME, or group.key=value",
-    )
     as_json = argparse.ArgumentParser(add_help=False)
     as_json.add_argument("--json", action="store_true", help="print JSON for machines")
 
-    def add(name: str, verb: Verb, text: str, *parents: argparse.ArgumentParser) -> Any:
-        sub = verbs.add_parser(name, help=text, description=text, parents=list(parents))
+    def add(name: str, verb: Verb, text: str, words: str, *parents: argparse.ArgumentParser) -> Any:
+        usage = f"kvexp {name} {words} [OPTION ...]"
+        sub = verbs.add_parser(name, usage=usage, help=text, description=text, parents=list(parents))
         sub.set_defaults(verb=verb, called=name)
         return sub
 
-    add("plan", _plan, "Show the shards and generations of a study.", overrides, as_json)
-    fetch = add("fetch", _fetch, "Download the models and data that a study needs.", overrides)
+    add("plan", _plan, "Show the shards and generations of a study.", ONE, _overrides(), as_json)
+    fetch = add("fetch", _fetch, "Download the models and data that a study needs.", ONE, _overrides())
     fetch.add_argument("--dry-run", action="store_true", help="only say what is missing, and its size")
-    submit = add("submit", _submit, "Run what is missing of a study.", overrides)
+    submit = add("submit", _submit, "Run what is missing of a study.", ONE, _overrides())
     submit.add_argument(
         "--unregistered",
         action="store_true",
@@ -110,17 +131,25 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument(
         "--allow-dirty", action="store_true", help="run a sealed suite although tracked files are changed"
     )
-    add("status", _status, "Show how far each shard is.", overrides, as_json)
-    verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", overrides)
+    add("status", _status, "Show how far each shard is.", ONE, _overrides(), as_json)
+    verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", ONE, _overrides())
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
     verdicts.add_argument(
-        "--registration",
-        type=Path,
-        metavar="DIR",
-        help="folder of registrations (default: those of the study), unless they are locked with the logs",
+        "--blind",
+        action="store_true",
+        help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
     )
-    _add_registration_verbs(add, overrides, as_json)
-    attempt = add("try", _try, "Answer one question through chosen arms, beside their signals.", overrides)
+    pages = add("report", _report, "Verify a study, then write its verdicts and pages.", ONE, _overrides())
+    for judging in (verdicts, pages):
+        judging.add_argument(
+            "--registration",
+            type=Path,
+            metavar="DIR",
+            help="folder of registrations (default: the study's), unless they are locked with the logs",
+        )
+    _add_registration_verbs(add, as_json)
+    text = "Answer one question through chosen arms, beside their signals."
+    attempt = add("try", _try, text, "--file FILE --question TEXT [OVERRIDE ...]", _overrides(is_study=False))
     attempt.add_argument("--file", type=Path, required=True, help="text file with the context; - reads stdin")
     attempt.add_argument("--question", required=True, help="what to ask about it")
     attempt.add_argument("--answer-prefix", default="", help="how the answer begins")
@@ -133,18 +162,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_registration_verbs(
-    add: Any, overrides: argparse.ArgumentParser, as_json: argparse.ArgumentParser
-) -> None:
-    new = add("new-study", _registration("new_study"), "Copy a study and its registrations under a new name.")
+def _add_registration_verbs(add: Any, as_json: argparse.ArgumentParser) -> None:
+    new = add(
+        "new-study",
+        _registration("new_study"),
+        "Copy a study and its registrations under a new name.",
+        "NAME [--from STUDY]",
+    )
     new.add_argument("name", metavar="NAME", help="of the new study")
     new.add_argument("--from", dest="source", default="embedded", metavar="STUDY", help="what is copied")
     new.set_defaults(overrides=[])
-    seal = add("seal", _registration("seal_study"), "Seal registrations: STUDY [ID ...].", overrides)
+    ids = _overrides("registrations by their ids, by default all")
+    seal = add("seal", _registration("seal"), "Seal registrations.", "STUDY [ID ...] [OVERRIDE ...]", ids)
     seal.add_argument(
         "--copy", action="store_true", help="seal a copy of the registrations, in the results folder"
     )
-    stamp = add("stamp", _registration("stamp_study"), "Time-stamp: STUDY [ID or SUITE ...].", overrides)
+    both = _overrides("registrations by their ids, or locked suites by their names, by default all")
+    words = "STUDY [ID or SUITE ...] [OVERRIDE ...]"
+    stamp = add("stamp", _registration("stamp"), "Time-stamp seals and locks.", words, both)
     stamp.add_argument("--tsa", metavar="NAME", help="a file of preregistration/trust; default: the first")
     stamp.add_argument(
         "--query", action="store_true", help="only write the query, for a machine with network"
@@ -156,35 +191,39 @@ def _add_registration_verbs(
     stamp.add_argument(
         "--own", action="store_true", help="by an authority of your own (openssl): worth little"
     )
-    lock = add("lock", _registration("lock_suites"), "Close suites: STUDY [SUITE ...].", overrides)
-    lock.add_argument("--incomplete", metavar="REASON", help="lock although rows are missing")
+    suites = _overrides("suites by their names, by default all")
+    lock = add("lock", _registration("lock"), "Close suites.", "STUDY [SUITE ...] [OVERRIDE ...]", suites)
+    lock.add_argument("--incomplete", metavar="REASON", help="lock although rows are missing or do not count")
     lock.add_argument("--again", action="store_true", help="lock anew, for an amended registration")
-    verify = add(
-        "verify",
-        _registration("verify_study"),
-        "Check seals, stamps, attempts, locks: STUDY.",
-        overrides,
-        as_json,
-    )
+    text = "Check seals, stamps, attempts and locks."
+    verify = add("verify", _registration("verify"), text, ONE, _overrides(), as_json)
     verify.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
     verify.add_argument("--seed", type=int, metavar="S", help="chooses these rows; default: a random one")
+    one_id = _overrides("one registration by its id")
     amend = add(
-        "amend", _registration("amend_study"), "Register a change of sealed files: STUDY ID.", overrides
+        "amend",
+        _registration("amend"),
+        "Register a change of sealed files.",
+        "STUDY ID --why TEXT [OVERRIDE ...]",
+        one_id,
     )
     amend.add_argument("--why", default="", help="what was wrong, and what is done about it")
     amend.add_argument("--data-seen", default="", help="what you have seen of the data")
     amend.add_argument(
         "--accept-protocol", action="store_true", help="rows made by the code before keep counting"
     )
+    amend.add_argument(
+        "--change-grid",
+        action="store_true",
+        help="shards and rows become others too; without it, a command that would change them is refused",
+    )
 
 
 def _registration(name: str) -> Verb:
-    """A verb of `kvexp.prereg.verbs`, imported when it is called."""
+    """A file of `kvexp.prereg.verbs`, imported when it is called."""
 
     def verb(parsed: argparse.Namespace, console: Console) -> int:
-        from kvexp.prereg import verbs
-
-        found: Verb = getattr(verbs, name)
+        found: Verb = import_module(f"kvexp.prereg.verbs.{name}").run
         return found(parsed, console)
 
     return verb
@@ -247,19 +286,23 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.prereg.home import home_of
+    from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
     home = home_of(selection, root)
     refuse_unstarted(home.results, parsed.overrides)
-    command = [sys.executable, "-m", "analysis", str(Path("results") / home.study)]
-    if parsed.registration is not None:  # the analysis runs in another folder
-        command += ["--registration", str(parsed.registration.absolute())]
-    elif home.prefix != f"preregistration/{home.study}":  # a renamed grid is judged by the claims it varies
-        command += ["--registration", home.prefix]
+    command = analysis_command("analysis", home, parsed.registration)
+    command += ["--blind"] if parsed.blind else []
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode
+
+
+def _report(parsed: argparse.Namespace, console: Console) -> int:
+    from kvexp.report import report
+
+    return report(parsed, console)
 
 
 def _try(parsed: argparse.Namespace, console: Console) -> int:

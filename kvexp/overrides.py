@@ -1,8 +1,8 @@
-"""Words of a command beyond the grid: which change nothing, which lend a name to other weights."""
+"""Words of a command: which belong to its study, which change nothing, which lend a name to other weights."""
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kvexp import hub
@@ -19,6 +19,30 @@ def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
     models = {m.name: m for s in suites for m in selection.models_of(s.name) if m.name in names["model"]}
     tasks = {t: selection.tasks[t] for s in suites for t in s.tasks if t in names["task"]}
     return list(models.values()), list(tasks.values())
+
+
+def study_words(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The words that another command about the same study needs too.
+
+    Not among them: the study itself, what was chosen of it, and where it runs.
+    """
+    keys = {word: word.lstrip("+").partition("=")[0] for word in overrides}
+    return tuple(
+        word
+        for word, key in keys.items()
+        if key not in ("study", "suite", "model", "task") and key.partition(".")[0] != "cluster"
+    )
+
+
+def grid_words(overrides: Iterable[str]) -> list[str]:
+    """Of these, sorted, what says which rows there are: not the study's name, and no place of a machine."""
+    return sorted(
+        word
+        for word in study_words(overrides)
+        if not word.startswith("study.name=")
+        and _field(word, "task", "data_dir") is None
+        and not (_field(word, "model", "source") is not None and is_folder(word.partition("=")[2]))
+    )
 
 
 def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:

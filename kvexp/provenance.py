@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -87,8 +88,14 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Versions of what computes, torch's instruction set, and the name of the GPU if there is one."""
+    import torch  # here: most that asks for a commit or a digest needs no tensor
+
     found = {name: metadata.version(name) for name in VERSIONED}
+    found["cpu"] = torch.backends.cpu.get_cpu_capability()
+    with suppress(RuntimeError):  # a driver that does not start is no reason to compute nothing on the CPU
+        if torch.cuda.is_available():
+            found["gpu"] = torch.cuda.get_device_name()
     return {"python": platform.python_version(), "platform": platform.platform(), **found}
 
 

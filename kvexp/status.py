@@ -11,6 +11,7 @@ from rich.text import Text
 from kvexp import shard_log
 from kvexp.compose import Selection
 from kvexp.errors import InputError, IntegrityError
+from kvexp.example_files import example_file, lost
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
 from kvexp.launch import folder_of
@@ -44,9 +45,11 @@ def study_status(selection: Selection, results: Path) -> list[ShardStatus]:
     """The chosen shards. Where data are not on this machine, their examples are those of grid.jsonl."""
     made = chosen(shards(selection, "assume", written_ids(results / GRID)), selection)
     absent = {key: _absent(selection, *key) for key in {(s.suite, s.task.name) for s in made}}
-    found = []
+    found, gone = [], lost(results, made)
     for shard in made:
         status, reason = shard_status(results, shard), absent[shard.suite, shard.task.name]
+        if (path := example_file(results, shard)) in gone:
+            reason = f"{path} is missing: restore it, or submit again, which writes it"
         found.append(status if reason is None else replace(status, note=status.note or reason))
     return found
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import is_folder
 from kvexp.errors import InputError, IntegrityError, NotFetched
+from kvexp.example_files import lost
 from kvexp.grid import chosen, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.missing import lines, missing, summary
@@ -20,6 +22,7 @@ from kvexp.overrides import fetch_command, notes
 from kvexp.prepare import write_examples, write_grid
 from kvexp.prereg.chain import UNREGISTERED
 from kvexp.prereg.gate import gate
+from kvexp.prereg.home import home_of
 from kvexp.prereg.lock import refuse_locked
 from kvexp.progress import Work
 from kvexp.resolved import Shard
@@ -56,18 +59,21 @@ def submit(
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
-    under = gate(selection, root, wanted, allow_dirty) if is_registered else scratch
+    under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
     todo = [s for s in wanted if not launch.is_complete(results, s)]
     refuse_locked(results, [s.suite for s in todo])
     for shard in {shard.model.name: shard for shard in todo}.values():
         launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
     launch.check_heads(todo)
+    gone = lost(results, wanted)
     write_grid(results, made, left_out)
     write_examples(results, wanted, launch.tokenizers(selection))
     _refuse_others(results, [s for s in wanted if s not in todo], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
-        console.print(note)
+        console.print(printable(note), markup=False)
+    for path in gone:
+        console.print(Text(printable(f"{path.relative_to(root)} was missing: written again")))
     for note in notes(selection, overrides):
         console.print(printable(note), markup=False)
     where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"

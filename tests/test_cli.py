@@ -94,6 +94,34 @@ def test_the_real_command_from_below_the_root_into_a_pipe_that_closes(root):
     assert (run.returncode, run.stdout, run.stderr) == (0, "{", "")
 
 
+def test_the_study_is_the_first_bare_word_or_said_by_its_name():
+    for verb in ("plan", "fetch", "submit", "status", "verdicts"):
+        for words in (["demo", "suite=x"], ["suite=x", "demo"], ["study=demo", "suite=x"]):
+            assert cli._parse([verb, *words]).overrides == ["study=demo", "suite=x"]
+    assert cli._parse(["plan", "suite=x"]).overrides == ["suite=x"]
+    assert cli._parse(["plan", "study=demo", "demo"]).overrides == ["study=demo", "demo"]  # refused later
+    for verb in ("seal", "stamp", "lock", "verify", "amend"):
+        assert cli._parse([verb, "demo", "R"]).overrides == ["demo", "R"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("submit", "STUDY [OVERRIDE ...]"),
+        ("seal", "STUDY [ID ...]"),
+        ("stamp", "STUDY [ID or SUITE ...]"),
+        ("lock", "STUDY [SUITE ...]"),
+        ("amend", "STUDY ID --why TEXT"),
+    ],
+)
+def test_help_says_what_is_named_after_the_verb(verb, words, capsys):
+    with pytest.raises(SystemExit):
+        main([verb, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"usage: kvexp {verb} {words}" in shown
+    assert "STUDY or study=STUDY" in shown
+
+
 def test_verdicts_pass_on_what_the_analysis_says(root):
     """A copy without the analysis: the command must neither hide that nor invent a verdict."""
     project.results(root).mkdir(parents=True, exist_ok=True)
@@ -115,6 +143,10 @@ def test_the_folder_of_registrations_is_passed_on(root, monkeypatch):
     )
     assert main(["verdicts", "study=mini", "--registration", "claims"]) == 3
     assert called[0][2:] == ["analysis", "results/mini", "--registration", str(root / "conf/claims")]
+    assert main(["verdicts", "mini", "--blind"]) == 3
+    assert called[1][2:4] == ["analysis", "results/mini"]
+    assert "--blind" in called[1]
+    assert "--blind" not in called[0]
 
 
 @pytest.mark.parametrize(

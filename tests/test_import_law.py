@@ -49,10 +49,17 @@ LAW = (
     closed("kvexp.draws", "numpy", why="leaf: the same uniforms everywhere"),
     closed("kvexp.prereg.condition", why="leaf"),
     closed("kvexp.prereg.seal", "kvexp.errors", why="leaf"),
-    closed("kvexp.prereg.forms", "msgspec", "kvexp.records", why="leaf"),
+    closed("kvexp.prereg.authorities", why="leaf"),
+    closed("kvexp.prereg.forms", "msgspec", "kvexp.records", "kvexp.prereg.authorities", why="leaf"),
+    closed(
+        "kvexp.prereg.judged",
+        *("kvexp.errors", "kvexp.prereg.seal"),
+        why="leaf",
+    ),
     closed(
         "kvexp.prereg.chain",
         *("msgspec", "kvexp.errors", "kvexp.records", "kvexp.prereg.seal", "kvexp.prereg.forms"),
+        "kvexp.prereg.authorities",
         why="leaf",
     ),
     closed("kvexp.prereg.locate", why="leaf"),
@@ -68,10 +75,11 @@ LAW = (
     # msgspec comes with kvexp.records anyway; analysis decodes whole logs of its records at once.
     closed(
         "analysis",
-        *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "msgspec"),
+        *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "markupsafe", "msgspec"),
         *("kvexp.errors", "kvexp.records", "kvexp.terminal"),
         *("kvexp.prereg.registration", "kvexp.prereg.condition", "kvexp.prereg.seal"),
-        *("kvexp.prereg.forms", "kvexp.prereg.chain"),
+        *("kvexp.prereg.forms", "kvexp.prereg.chain", "kvexp.prereg.authorities", "kvexp.prereg.judged"),
+        "kvexp.prereg.source",
         why="a verdict must not depend on the code that made the data",
     ),
     blind("kvexp", "analysis", why="the command line runs `python -m analysis`"),
@@ -206,7 +214,8 @@ sys.modules.update(dict.fromkeys(banned))  # None: importing it raises
 import analysis
 for found in pkgutil.walk_packages(analysis.__path__, "analysis."):
     importlib.import_module(found.name)
-leaves = {"condition", "registration", "seal", "forms", "chain", "locate", "reachable", "schema", "source"}
+leaves = {"condition", "registration", "seal", "forms", "chain", "locate", "reachable", "schema", "source",
+          "authorities", "judged"}
 kvexp = {name for name in sys.modules if name.startswith("kvexp.")}
 print(*sorted(kvexp - {"kvexp.records", "kvexp.errors", "kvexp.prereg", "kvexp.terminal",
                        *(f"kvexp.prereg.{name}" for name in leaves)}))

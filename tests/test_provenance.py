@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+import torch
 
 from kvexp import provenance
 from kvexp.provenance import PACKAGE, git_state, protocol_manifest
@@ -114,3 +115,18 @@ def test_slurm_ids_are_taken_from_the_job_and_only_those(monkeypatch):
 
 def test_versions_name_what_computes():
     assert {"python", "torch", "transformers", "numpy"} <= provenance.versions().keys()
+
+
+def test_versions_name_the_instruction_set_and_a_gpu_that_works(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert provenance.versions()["cpu"] == torch.backends.cpu.get_cpu_capability()
+    assert "gpu" not in provenance.versions()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    assert provenance.versions()["gpu"] == "a card"
+
+    def broken():
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(torch.cuda, "get_device_name", broken)
+    assert "gpu" not in provenance.versions()

@@ -11,7 +11,7 @@ from analysis.data import Data, clusters_of, ids_of
 from analysis.details import Rate, are_whole, details_of
 from analysis.load.grid import FULL
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture
+from analysis.pictures import no_picture, picture, what_lacks
 from analysis.scope import NO_ROWS, Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
@@ -111,12 +111,14 @@ def figure1(bars: Sequence[Bar]) -> Picture:
     if not known:
         return no_picture("figure1", TITLE, bars[0].rate.undefined)
 
+    lacking = what_lacks((f"{bar.suite} {bar.condition} {bar.arm}", bar.rate) for bar in bars)
+
     def draw() -> "Figure":
         from analysis.figures.induced_rates import induced_rates
 
         return induced_rates(bars)
 
-    return picture("figure1", TITLE, _sentence(known), draw)
+    return picture("figure1", TITLE, _sentence(known) + lacking, draw)
 
 
 def _sentence(bars: Sequence[Bar]) -> str:

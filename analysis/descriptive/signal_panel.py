@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.details import details_of
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture
+from analysis.pictures import no_picture, picture, what_lacks
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
@@ -192,12 +192,14 @@ def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
     if not drawable:
         return no_picture("figure2", FIGURE2, seen[0].pooled.undefined)
 
+    lacking = what_lacks((row.arm, row.pooled) for row in seen)
+
     def draw() -> "Figure":
         from analysis.figures.signal_panel import signal_panel
 
         return signal_panel(drawable)
 
-    return picture("figure2", FIGURE2, _sentence(drawable, carriers), draw)
+    return picture("figure2", FIGURE2, _sentence(drawable, carriers) + lacking, draw)
 
 
 def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:

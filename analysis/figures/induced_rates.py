@@ -57,20 +57,27 @@ def _words(line: Line, lines: Sequence[Line]) -> str:
     return f"{arm}   {percent(budget)}" if is_first else percent(budget)
 
 
+def _write(axes: Axes, words: str, place: tuple[float, float], size: float, colour: str) -> None:
+    """Words to the right of a place."""
+    axes.annotate(words, place, (3, 0), textcoords="offset points", va="center", fontsize=size, color=colour)
+
+
 def _panel(axes: Axes, bars: Sequence[Bar], heights: dict[Line, float]) -> None:
     for bar in bars:
         at, rate = heights[bar.condition, bar.arm, bar.budget], bar.rate
         if rate.value is None:
-            axes.annotate("undefined", (0, at), (3, 0), textcoords="offset points", va="center", fontsize=7)
+            _write(axes, "undefined", (0, at), 7, INK)
             continue
         colour = CONDITIONS.get(bar.condition, INK)
         axes.barh([at], [rate.value], height=0.78, color=colour, alpha=0.82)
         end = rate.value if rate.hi is None else max(rate.hi, rate.value)
         if rate.lo is not None and rate.hi is not None:
             axes.plot([rate.lo, rate.hi], [at, at], color=INK, linewidth=1.0)
-        axes.annotate(
-            f"{100 * rate.value:.1f}", (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7
-        )
+        _write(axes, f"{100 * rate.value:.1f}", (end, at), 7, INK)
+    run = {(bar.condition, bar.arm, bar.budget) for bar in bars}
+    for line in heights:
+        if line not in run:
+            _write(axes, "not run", (0, heights[line]), 6.5, "#8a8a8a")
     for condition in dict.fromkeys(line[0] for line in heights):
         top = min(at for line, at in heights.items() if line[0] == condition)
         colour = CONDITIONS.get(condition, INK)

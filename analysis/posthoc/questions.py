@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analysis.details import details_of
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture
+from analysis.pictures import no_picture, picture, what_lacks
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table
@@ -104,12 +104,14 @@ def figure3(rows: Sequence[Answered]) -> Picture:
     if not known:
         return no_picture("figure3", TITLE, rows[0].pooled.undefined)
 
+    lacking = what_lacks((f"{row.suite} {row.label} {row.signal}", row.pooled) for row in rows)
+
     def draw() -> "Figure":
         from analysis.figures.questions import questions
 
         return questions(rows)
 
-    return picture("figure3", TITLE, _sentence(known), draw)
+    return picture("figure3", TITLE, _sentence(known) + lacking, draw)
 
 
 def _sentence(rows: Sequence[Answered]) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture
+from analysis.pictures import no_picture, picture, what_lacks
 from analysis.remembered import remembered
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.signals import risk
@@ -202,12 +202,16 @@ def figure4(rows: Sequence[Recomputed]) -> Picture:
     if not known:
         return no_picture("figure4", TITLE, rows[0].numbers["certificate"].undefined)
 
+    lacking = what_lacks(
+        (f"{row.suite} at {100 * row.budget:g} %", row.numbers["certificate"]) for row in rows
+    )
+
     def draw() -> "Figure":
         from analysis.figures.recomputation import recomputation
 
         return recomputation(known)
 
-    return picture("figure4", TITLE, _sentence(known), draw)
+    return picture("figure4", TITLE, _sentence(known) + lacking, draw)
 
 
 def _sentence(rows: Sequence[Recomputed]) -> str:

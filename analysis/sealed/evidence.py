@@ -1,17 +1,24 @@
-"""The evidence that `kvexp verify` wrote, if it is about the seals and locks that are there."""
+"""The evidence that `kvexp verify` wrote, if it was judged from the very files that are here."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kvexp.prereg.forms import WITNESSED, Evidence
+from analysis.sealed.locks import Locked
+from analysis.sealed.registrations import Folders, later_seals
+from analysis.sealed.seals import Seal
+from kvexp.prereg.authorities import is_public
+from kvexp.prereg.forms import LOCKED, LOOKS, WITNESSED, Evidence, Stamp, grade_of
+from kvexp.prereg.judged import Judged
+from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import SealError, read_bytes
-from kvexp.records import Reader, RecordError
+from kvexp.records import Reader, RecordError, encode
 
 FILE = "evidence.json"
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
+SHOWN = 3  # files that differ
 _evidence: Reader[Evidence] = Reader(Evidence)
 
 
@@ -42,27 +49,36 @@ class Shown:
         return [*checks, *(["the replay of keep sets"] if _replay_fails(found) else [])]
 
 
-def read_evidence(results: Path, name: str, seals: Mapping[str, str], locks: Mapping[str, str]) -> Shown:
-    """Read evidence.json.
+def read_evidence(
+    folders: Folders,
+    found: Iterable[Registered],
+    seals: Mapping[str, Seal],
+    locks: Mapping[str, Locked],
+) -> Shown:
+    """Read evidence.json; what was judged from other files than those that are here does not count.
+
+    Whether the time stamps are genuine is not checked again: that is for `kvexp verify`, and openssl.
 
     Args:
-        results: results/<study>.
-        name: of the study.
-        seals: registration id -> seal id, of those that are sealed.
-        locks: suite -> digest of the lock's manifest, of those that are locked.
+        folders: where everything lies.
+        found: the registrations.
+        seals: by registration id, of those that are sealed.
+        locks: by suite, of those that are locked.
     """
-    path = results / FILE
+    path = folders.results / FILE
     if not path.is_symlink() and not path.exists():
         return Shown()
+    name = folders.results.name
     try:
-        found = _read(path)
+        evidence = _read(path)
     except SealError as error:
-        return Shown(note=str(error).replace(f"{results}/", f"{name}/"), is_broken=True)
-    about = {one.id: one.seal for one in found.seals if one.seal is not None}
-    locked = {one.suite: one.manifest for one in found.locks if one.manifest is not None}
-    if (about, locked) != (dict(seals), dict(locks)):
-        return Shown(note=f"evidence.json is about other seals or locks: run kvexp verify study={name}")
-    return Shown(found)
+        return Shown(note=str(error).replace(f"{folders.results}/", f"{name}/"), is_broken=True)
+    registrations = list(found)
+    words = next(_objections(evidence, folders, registrations, seals, locks), "")
+    if not words:
+        return Shown(evidence)
+    command = _command(folders, registrations, seals, locks)
+    return Shown(note=f"{FILE} does not count: {words}; run {command}")
 
 
 def _read(path: Path) -> Evidence:
@@ -82,6 +98,112 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError("a key stands twice")
     return found
+
+
+def _objections(
+    evidence: Evidence,
+    folders: Folders,
+    found: list[Registered],
+    seals: Mapping[str, Seal],
+    locks: Mapping[str, Locked],
+) -> Iterator[str]:
+    """Why it does not count."""
+    yield from _contradictions(evidence)
+    yield from _stale(evidence, folders, found, seals)
+    about = {one.id: one.seal for one in evidence.seals if one.seal is not None}
+    locked = {one.suite: one.manifest for one in evidence.locks if one.manifest is not None}
+    manifests = {suite: one.manifest for suite, one in locks.items()}
+    if (about, locked) != ({name: one.id for name, one in seals.items()}, manifests):
+        yield "it is about other seals or locks than those that judge here"
+
+
+def _contradictions(evidence: Evidence) -> Iterator[str]:
+    """Grades that do not follow from the stamps beside them, or stamps that no reply on disk can be."""
+    grades = [one.grade for one in evidence.seals]
+    stamped = [(one.grade, one.stamps) for one in evidence.seals]
+    stamped += [(one.grade, one.stamps) for one in evidence.locks]
+    if evidence.grade != min(grades, default=0) or any(grade != grade_of(one) for grade, one in stamped):
+        yield "its grades are not those of its time stamps"
+    if any(one.kind == "public" and not is_public(one.root_sha256) for one in _stamps(evidence)):
+        yield "it calls an authority public that kvexp does not ship"
+    for seal in evidence.seals:
+        name = f"{evidence.home}/seals/{seal.id}"
+        replies = [path for path in evidence.read if path.startswith(f"{name}.") and path.endswith(".tsr")]
+        if len(seal.stamps) > len(replies):
+            yield f"it shows time stamps of {seal.id} that are not among the files it was judged from"
+
+
+def _stale(
+    evidence: Evidence, folders: Folders, found: list[Registered], seals: Mapping[str, Seal]
+) -> Iterator[str]:
+    """Files that are not what the evidence was judged from."""
+    home = _home(evidence, folders)
+    judged = Judged(
+        root=folders.repository,
+        study=evidence.study,
+        results=folders.results,
+        home=home or folders.results / LOCKED,
+        home_name=evidence.home,
+    )
+    suites = {one.content.id: one.content.suites for one in found}
+    sealed = [one.content.claim for one in found if one.content.id in seals]
+    now = {
+        **judged.digests(suites, {claim for claims in sealed for claim in claims}),
+        **judged.authorities({one.trust for one in _stamps(evidence)}),
+    }
+    different = sorted(
+        name for name in now.keys() | evidence.read.keys() if now.get(name) != evidence.read.get(name)
+    )
+    if home is None:  # the copy beside the logs stands in for it, without stamps that came later
+        different = [name for name in different if name in now or not name.startswith(f"{evidence.home}/")]
+    if different:
+        kinds = [
+            f"{name} was {'added' if name not in evidence.read else 'changed' if name in now else 'removed'}"
+            for name in different[:SHOWN]
+        ]
+        more = f" (and {len(different) - SHOWN} more)" if len(different) > SHOWN else ""
+        yield f"{', '.join(kinds)}{more} after it was written"
+    looks = b"".join(encode(one) + b"\n" for one in evidence.looks)
+    path = folders.results / LOOKS
+    if looks and not (path.is_file() and read_bytes(path).startswith(looks)):
+        yield f"{LOOKS} lacks looks that it lists"
+
+
+def _stamps(evidence: Evidence) -> Iterator[Stamp]:
+    for one in evidence.seals:
+        yield from one.stamps
+    for step in evidence.amendments:
+        yield from step.stamps
+    for lock in evidence.locks:
+        yield from lock.stamps
+
+
+def _home(evidence: Evidence, folders: Folders) -> Path | None:
+    """The folder of registrations that was judged; None if it is not here."""
+    path, results = PurePosixPath(evidence.home), PurePosixPath("results", evidence.study)
+    if ".." in path.parts or path.is_absolute():
+        return None
+    if path.is_relative_to(results):
+        found = folders.results / path.relative_to(results)
+    else:
+        found = folders.chosen or folders.repository / path
+    return found if found.is_dir() else None
+
+
+def _command(
+    folders: Folders, found: list[Registered], seals: Mapping[str, Seal], locks: Mapping[str, Locked]
+) -> str:
+    """What brings evidence that counts."""
+    study = next((one.study for one in seals.values()), folders.results.name)
+    again = [
+        suite
+        for one in found
+        if one.content.id in seals and later_seals(folders, one.content.id, seals[one.content.id].id)
+        for suite in one.content.suites
+        if suite in locks
+    ]
+    lock = f"kvexp lock {study} {' '.join(sorted(again))} --again, then " if again else ""
+    return f"{lock}kvexp verify {study}"
 
 
 def _replay_fails(evidence: Evidence | None) -> bool:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.load import Under
+from analysis.sealed.amendments import Step, steps
+from analysis.sealed.registrations import Folders
 from kvexp.errors import IntegrityError
-from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, is_stamped, read_amendment
-from kvexp.prereg.forms import STAMPS, Amendment
+from kvexp.prereg.chain import Lines, Seals, accepted, amendments, chain, is_stamped, placed
+from kvexp.prereg.forms import STAMPS
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import SealError, core_files, differences, home_prefix
 
@@ -25,25 +27,37 @@ class Seal:
 
     Attributes:
         id: sha256 of the manifest.
+        name: id of the registration.
+        parent: id of the one that it is an addendum to.
         home: folder of the registration.
-        commit: where the sealed files can be found again, as the author says.
-        amendments: what came before it, in order.
+        where: how that is called from the root of the repository.
+        study: whose results it was made for.
+        overrides: the words that shape its grid, beyond the study's file.
+        steps: what came before it, in order.
         accepted: by seal id, the shards whose rows count.
         stamped: whether attempts must carry the anchor of a time stamp.
     """
 
     id: str
+    name: str
+    parent: str | None
     home: Path
-    commit: str | None
-    amendments: tuple[Amendment, ...]
+    where: str
+    study: str
+    overrides: tuple[str, ...]
+    steps: tuple[Step, ...]
     accepted: Mapping[str, Lines]
     stamped: bool
 
     @property
-    def amended(self) -> str:
-        """How it was changed after it was first made, in words; empty: it was not."""
-        stages = {one.stage for one in self.amendments}
-        return "amended after data" if "after-data" in stages else "amended before data" if stages else ""
+    def is_amended_after_data(self) -> bool:
+        """Whether what stands was changed when there were attempts."""
+        return any(one.is_after_data for one in self.steps)
+
+    def amended(self, claim_id: str) -> str:
+        """How what decides a claim was changed after the seal was first made; empty: it was not."""
+        found = [one.is_after_data for one in self.steps if one.touches(claim_id)]
+        return "" if not found else "amended after data" if any(found) else "amended before data"
 
     def under(self, words: str, suite: str) -> Under:
         """What the seal asks of a suite."""
@@ -51,12 +65,12 @@ class Seal:
         return Under(words, shards, self.accepted, self.stamped)
 
 
-def read_seals(registrations: Iterable[Registered], repository: Path) -> dict[str, Seal]:
+def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[str, Seal]:
     """By registration id the seals there are. Raises SealBroken with all differences of all of them."""
     found = {one.content.id: one for one in registrations}
     sealed = {name: one for name, one in found.items() if _seals(one.path).is_sealed()}
-    check({one.path: list(one.content.claim) for one in sealed.values()}, repository)
-    seals = {name: _read(one) for name, one in sealed.items()}
+    check({one.path: list(one.content.claim) for one in sealed.values()}, folders.repository)
+    seals = {name: _read(one, folders) for name, one in sealed.items()}
     problems = [words for name, one in sealed.items() for words in _strangers(one, seals[name], seals)]
     if problems:
         raise SealBroken(f"seals contradict themselves or each other: restore them; {NOTHING}", problems)
@@ -102,7 +116,8 @@ def _differences(path: Path, claims: list[str], repository: Path) -> list[str]:
     )
     own = (f"{name}.toml", f"seals/{name}.json", f"seals/{name}.shards.jsonl", *history)
     now = [*core_files(repository, claims), *(f"{prefix}/{file}" for file in own)]
-    return differences(repository, sealed, now, {prefix: path.parent})
+    where = path.parent.relative_to(repository) if path.is_relative_to(repository) else path.parent
+    return placed(differences(repository, sealed, now, {prefix: path.parent}), prefix, where.as_posix())
 
 
 def _ways_out(path: Path) -> Iterator[str]:
@@ -121,37 +136,32 @@ def _ways_out(path: Path) -> Iterator[str]:
         )
 
 
-def _read(one: Registered) -> Seal:
+def _read(one: Registered, folders: Folders) -> Seal:
     home, name = one.path.parent, one.content.id
     about = _seals(one.path).read_about()
     return Seal(
         id=_seals(one.path).read_manifest().digest,
+        name=name,
+        parent=one.content.parent,
         home=home,
-        commit=about.git_commit,
-        amendments=tuple(read_amendment(folder) for folder in amendments(home, name)),
+        where=folders.called(home),
+        study=about.study,
+        overrides=tuple(about.overrides or ()),
         accepted=accepted(home, name),
+        steps=tuple(steps(home, name)),
         stamped=is_stamped(home, name),
     )
 
 
 def _strangers(one: Registered, seal: Seal, seals: Mapping[str, Seal]) -> Iterator[str]:
-    """How a seal is about something else than its registration, or does not follow from those before it."""
+    """How a seal is about something else than its registration, or follows from no seal of its parent."""
     content, name = one.content, one.content.id
     about = _seals(one.path).read_about()
-    links = chain(seal.home, name)
     if about.id != name or sorted(about.suites) != sorted(content.suites):
         yield f"seal {name} is about the suites {', '.join(about.suites)} of {about.id}"
     suites = {line.suite for line in seal.accepted[seal.id].values()}
     if stray := suites - set(content.suites):
         yield f"seal {name} lists shards of {min(stray)}, a suite that the registration does not have"
-    before: str | None = None
-    for link in links:
-        if link.read_about().amends != before:
-            yield f"{link.folder.name}/{name}.sha256 does not follow the seal before it"
-        before = link.read_manifest().digest
-    for number, (statement, link) in enumerate(zip(seal.amendments, links, strict=False), start=1):
-        if (statement.number, statement.replaces) != (number, link.read_manifest().digest):
-            yield f"amendments/{link.folder.name}/amendment.toml is about another seal or number"
     if content.parent is not None:
         parent = seals.get(content.parent)
         if parent is None:

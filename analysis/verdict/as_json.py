@@ -9,6 +9,7 @@ import msgspec
 import pandas as pd
 
 from analysis.decide import Answer, Missing, Verdict, not_planned
+from analysis.sealed.amendments import Step
 from analysis.verdict import numbers
 from analysis.verdict.report import Report
 from kvexp.prereg.registration import Registered
@@ -27,9 +28,11 @@ def to_json(report: Report) -> str:
         **({"cells": _size(study.cells)} if len(study.cells) else {}),
         "problems": [problem.message for problem in study.problems],
         "registrations": [_registration(report, one) for one in report.registrations],
+        **({"notes": list(report.bound.notes)} if report.bound.notes else {}),
         "locks": {suite: one.manifest for suite, one in report.bound.locks.items()},
         "claims": [_claim(report, verdict) for verdict in report.verdicts],
         "evidence": _evidence(report),
+        **({"evidence_note": report.bound.shown.note} if report.bound.shown.note else {}),
     }
     return numbers.to_json(body)
 
@@ -50,8 +53,16 @@ def _registration(report: Report, registered: Registered) -> dict[str, Any]:
         "existing_data": content.existing_data,
         "existing_data_note": content.existing_data_note,
         "seal": None if seal is None else seal.id,
-        "amendments": [] if seal is None else [msgspec.to_builtins(one) for one in seal.amendments],
+        "amendments": [] if seal is None else list(map(_amendment, seal.steps)),
     }
+
+
+def _amendment(step: Step) -> dict[str, Any]:
+    touches = {
+        "shared": list(step.shared),
+        "claims": {name: list(what) for name, what in step.claims.items()},
+    }
+    return {**msgspec.to_builtins(step.stated), "touches": touches, "lines": list(step.lines)}
 
 
 def _claim(report: Report, verdict: Verdict) -> dict[str, Any]:
@@ -106,5 +117,7 @@ def _unplanned(suite: str) -> dict[str, Any]:
 
 
 def _evidence(report: Report) -> dict[str, Any] | None:
+    """All of it but the digests of what it was judged from, which stand in evidence.json."""
     found = report.bound.shown.evidence
-    return None if found is None else msgspec.to_builtins(found)
+    body = None if found is None else msgspec.to_builtins(found)
+    return None if body is None else {key: value for key, value in body.items() if key != "read"}

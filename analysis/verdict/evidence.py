@@ -1,14 +1,14 @@
 """The evidence as text: who said when, what was run, locked, looked at and amended, and what that proves."""
 
 from collections.abc import Iterator
-from itertools import islice
 
+from analysis.sealed.evidence import FILE
 from analysis.sealed.seals import SHORT
 from analysis.verdict.report import Report
 from analysis.verdict.words import wrapped
+from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.forms import (
     GRADES,
-    AmendmentEvidence,
     AttemptEvidence,
     Check,
     Evidence,
@@ -16,56 +16,58 @@ from kvexp.prereg.forms import (
     Look,
     SealEvidence,
     Stamp,
+    vouched,
 )
 from kvexp.terminal import printable
 
-SHORT_LINES = 12
 FEW = 3
-HOLDS = {True: "holds", False: "FAILS", None: "cannot be told"}
-STAGES = {"before-data": "amended before data", "after-data": "amended after data"}
+HOLDS = {True: "holds", False: "FAILS", None: "open"}
+WORD = "as told by evidence.json, whose digests fit the files here; no time stamp was checked again"
 
 
 def evidence_lines(report: Report, *, is_full: bool) -> Iterator[str]:
-    """Lines of the section; without `is_full` at most SHORT_LINES and a blank one."""
+    """Lines of the section; without `is_full` what fails, and the rest in few words."""
     shown, study = report.bound.shown, report.study.name
     if shown.evidence is None:
         note = shown.note
         if not note and report.bound.seals:
-            note = f"there is no evidence.json: run kvexp verify study={study}"
+            note = f"there is no {FILE}: run kvexp verify {study}"
         if note:
             yield from _line("EVIDENCE: ", note)
             yield ""
         return
-    yield "EVIDENCE, as evidence.json has it; kvexp verify makes it again"
-    lines = _full(shown.evidence, study) if is_full else islice(_short(shown.evidence), SHORT_LINES - 1)
-    yield from lines
+    yield from _line("EVIDENCE ", f"{WORD}: run kvexp verify {shown.evidence.study} yourself")
+    yield from _full(shown.evidence) if is_full else _short(shown.evidence)
     yield ""
 
 
 def _short(found: Evidence) -> Iterator[str]:
-    sealed = [one for one in found.seals if one.seal is not None]
     failing = [one for one in found.checks if one.holds is False]
     for check in failing[:FEW]:
-        yield from _line("  FAILS: ", check.words)[:1]
+        yield from _line("  FAILS: ", check.words)
+    for check in found.checks:
+        if check.name.startswith("existing data"):
+            yield from _line("  ", check.words)
+    sealed = [one for one in found.seals if one.seal is not None]
     for seal in sealed[:FEW]:
         times = ", ".join(stamp.time for stamp in seal.stamps) or "no time stamp"
-        yield from _line(f"  seal {seal.id} {_id(seal.seal)}: ", f"{times}; {GRADES[seal.grade]}")[:1]
+        yield from _line(f"  seal {seal.id} {_id(seal.seal)}: ", f"{times}; {_words(seal)}")
     counted = sum(one.counts for one in found.attempts)
     locks = ", ".join(one.suite for one in found.locks if one.manifest is not None) or "none"
-    amended = ", ".join(f"{one.id}-{one.number} {STAGES[one.stage]}" for one in found.amendments) or "none"
     words = f"attempts: {counted} counted, {len(found.attempts) - counted} not; locks: {locks}"
-    yield from _line("  ", words)[:1]
-    yield from _line("  ", f"looks before the lock: {len(found.looks)}; amendments: {amended}")[:1]
+    yield from _line("  ", f"{words}; looks before the lock: {len(found.looks)}")
     told = [one.holds for one in found.checks]
-    words = f"{told.count(True)} hold, {told.count(False)} fail, {told.count(None)} cannot be told"
-    yield from _line("  ", f"checks: {words}; in full, with what no file can exclude: verdicts.md")[:1]
+    words = f"{told.count(True)} hold, {told.count(False)} fail, {told.count(None)} open"
+    yield from _line("  ", f"checks: {words}; in full, with what no file can exclude: verdicts.md")
 
 
-def _full(found: Evidence, study: str) -> Iterator[str]:
+def _words(one: SealEvidence | LockEvidence) -> str:
+    return vouched(one.stamps) if one.stamps else GRADES[one.grade]
+
+
+def _full(found: Evidence) -> Iterator[str]:
     for seal in found.seals:
         yield from _seal(seal)
-    for amendment in found.amendments:
-        yield from _amendment(amendment, study)
     yield from _attempts(found.attempts)
     for lock in found.locks:
         yield from _lock(lock)
@@ -90,34 +92,22 @@ def _seal(seal: SealEvidence) -> Iterator[str]:
     yield from _line(f"  {seal.id}  ", f"{sealed}: {seal.title}")
     if seal.seal is None:
         return
-    yield from _line("     ", f"{GRADES[seal.grade]}; existing data: {seal.existing_data}")
+    yield from _line("     ", f"{_words(seal)}; existing data: {seal.existing_data}")
     if seal.registered_at is not None:
         yield from _line("     ", f"registered {seal.registered_at}, by the author's word")
     if seal.registrations_made is not None:
         made = f"{seal.registrations_made} registrations of this question, by the author's word"
         yield from _line("     ", made)
     for stamp in seal.stamps:
-        yield from _stamp(stamp)
+        yield from stamp_lines("     stamped ", stamp)
     for line in seal.differences:
         yield from _line("     differs: ", line)
 
 
-def _stamp(stamp: Stamp) -> Iterator[str]:
-    words = f"{stamp.time} by {stamp.witness} ({stamp.trust}, serial {stamp.serial}): {GRADES[stamp.grade]}"
-    yield from _line("     stamped ", words)
-
-
-def _amendment(one: AmendmentEvidence, study: str) -> Iterator[str]:
-    yield from _line(f"  {one.id}-{one.number} {STAGES[one.stage]}: ", one.why)
-    yield from _line("     data seen: ", one.data_seen)
-    for path, kind in sorted(one.files.items()):
-        yield from _line("     ", f"{kind}  {path}")
-    if one.commit is not None:
-        command = (  # a copy without its locks, which would bring the seal that stands
-            f"git worktree add ../before {one.commit[:SHORT]} && cp -r results/{study} ../before/results/ && "
-            f"cd ../before && rm -rf results/{study}/locks && python -m analysis results/{study}"
-        )
-        yield from _line(f"     the verdict by seal {_id(one.replaces)}: ", command)
+def stamp_lines(head: str, stamp: Stamp) -> list[str]:
+    """Who signed when, and what that is worth."""
+    words = f"{stamp.time} by {stamp.witness} ({stamp.trust}, serial {stamp.serial}): {KINDS[stamp.kind]}"
+    return _line(head, words)
 
 
 def _attempts(attempts: list[AttemptEvidence]) -> Iterator[str]:
@@ -134,11 +124,11 @@ def _lock(lock: LockEvidence) -> Iterator[str]:
     if lock.manifest is None:
         yield from _line("  ", f"suite {lock.suite} is not locked")
         return
-    yield from _line("  ", f"suite {lock.suite} locked, {_id(lock.manifest)}: {GRADES[lock.grade]}")
+    yield from _line("  ", f"suite {lock.suite} locked, {_id(lock.manifest)}: {_words(lock)}")
     if lock.incomplete is not None:
         yield from _line("     incomplete: ", lock.incomplete)
     for stamp in lock.stamps:
-        yield from _stamp(stamp)
+        yield from stamp_lines("     stamped ", stamp)
     for line in lock.differences:
         yield from _line("     differs: ", line)
 

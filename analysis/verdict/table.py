@@ -26,11 +26,14 @@ def verdict_table(report: Report) -> Iterator[str]:
 
 
 def summary(report: Report) -> Iterator[str]:
-    """One line a claim, for the end of a long page."""
+    """Every claim, for the end of a long page, and last the marks of its title."""
     for verdict in report.verdicts:
         statement = verdict.registered.content.claim[verdict.claim_id].statement
-        words = textwrap.shorten(statement, WIDTH - 26, placeholder=" ...")
-        yield f"{verdict.claim_id:6}{report.word(verdict):20}{words}"
+        head = f"{verdict.claim_id:6}{report.word(verdict):20}"
+        words = [part for part in (report.amended(verdict), statement) if part]
+        yield from wrapped(head, "; ".join(words))
+    if report.marks:
+        yield ", ".join([f"study {report.study.name}", *report.marks])
 
 
 def _state(report: Report, verdict: Verdict) -> list[str]:

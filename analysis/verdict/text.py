@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from analysis.load import Study
 from analysis.sealed.seals import SHORT
+from analysis.verdict.amendments import amendment_lines
 from analysis.verdict.evidence import evidence_lines
 from analysis.verdict.report import Report
 from analysis.verdict.table import verdict_table
 from analysis.verdict.variants import variant_tables
 from analysis.verdict.words import wrapped
 from kvexp.prereg.registration import Registered
+from kvexp.terminal import printable
 
 SHOWN = 20  # integrity problems
 
@@ -21,6 +23,7 @@ def to_text(report: Report, *, is_full: bool) -> str:
         lines += verdict_table(report)
     else:
         lines += ["No claim is registered: whatever follows is exploratory.", ""]
+    lines += amendment_lines(report, is_full=is_full)
     lines += evidence_lines(report, is_full=is_full)
     if report.verdicts:
         lines += variant_tables(report)
@@ -33,25 +36,17 @@ def joined(lines: list[str]) -> str:
 
 
 def _head(report: Report, *, is_full: bool) -> Iterator[str]:
-    name = ", ".join([f"study {report.study.name}", *_marks(report)])
+    name = ", ".join([f"study {report.study.name}", *report.marks])
     yield f"{name}: {', '.join(_sizes(report.study))}"
     for registered in report.registrations:
         yield from _registration(report, registered, is_full)
+    for note in report.bound.notes:
+        yield from wrapped("  note: ", printable(note))
     if report.unplanned:
         yield from wrapped("  not in the grid yet: ", ", ".join(report.unplanned))
     yield from _problems(report.study)
     yield from _provisional(report)
     yield ""
-
-
-def _marks(report: Report) -> Iterator[str]:
-    """What a reader must know before anything else."""
-    if report.is_blind:
-        yield "BLIND"
-    if not report.bound.shown.is_witnessed:
-        yield "UNWITNESSED"
-    if report.bound.shown.failed:
-        yield "EVIDENCE FAILS"
 
 
 def _registration(report: Report, registered: Registered, is_full: bool) -> Iterator[str]:

@@ -18,13 +18,16 @@ from kvexp.compose import Selection
 from kvexp.errors import ConfigError
 from kvexp.prereg.chain import STATEMENT, Seals, read_amendment
 from kvexp.prereg.forms import LOOKS, STAMPS, Amendment, Stage
+from kvexp.prereg.grid_change import grid_changes, other_words
 from kvexp.prereg.home import KINDS, Home
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, read_manifest, sha256
 from kvexp.prereg.sealing import Draft, draft, same
 from kvexp.shard_log import replace as write
+from kvexp.terminal import printable
 
 DIFF = "change.diff"
+SHOWN = 20  # shards in a message
 
 
 @dataclass(frozen=True)
@@ -34,41 +37,71 @@ class Reason:
     why: str
     data_seen: str
     accepts_protocol: bool
+    changes_grid: bool = False  # the grid may become another one
 
 
-def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> Amendment:
+@dataclass(frozen=True)
+class Amended:
+    """What the author stated, and how the grid changed: a line for each shard."""
+
+    statement: Amendment
+    grid: list[str]
+
+
+def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> Amended:
     """Seal a registration again and keep the seal before it, with what changed.
 
-    Raises ConfigError if it is not sealed, if nothing changed, or if the reason is not complete.
+    Raises ConfigError if it is not sealed, if nothing changed, if the reason is not complete, or if the grid
+    changed and the reason does not say that it shall: a forgotten override changes it too.
     """
     seals = home.seals(one.content.id)
     if not seals.is_sealed():
         raise ConfigError(
             f"registration {one.content.id} of study {home.study} is not sealed: change it freely, then "
-            f"`kvexp seal {home.study}`"
+            f"`{home.command('seal')}`"
         )
     old = seals.read_manifest()
     begun = home.amendments(one.content.id)[-1:]
     if begun and read_amendment(begun[0]).replaces == old.digest:  # a kill left the old manifest standing
-        folder = begun[0]
+        folder, before = begun[0], Seals(begun[0], one.content.id).read_shards()
+        grid = grid_changes(before, draft(home, selection, one).shards)
+        _check_grid(home, one, grid, reason)
     else:
-        folder = _keep(home, selection, one, reason)
+        folder, grid = _keep(home, selection, one, reason)
     statement = read_amendment(folder)
+    about = Seals(folder, one.content.id).read_about()
+    data_seal = (about.data_seal or old.digest) if statement.attempts else None
+    # Before stamps go: without files that git tracks, the new seal could name no commit.
+    new = draft(home, selection, one, amends=old.digest, data_seal=data_seal)
     for path in seals.files:
         if path.suffix in STAMPS:  # they vouch for the seal before
             path.unlink()
-    about = Seals(folder, one.content.id).read_about()
-    data_seal = (about.data_seal or old.digest) if statement.attempts else None
-    draft(home, selection, one, amends=old.digest, data_seal=data_seal).write(home)
-    return statement
+    new.write(home)
+    return Amended(statement, grid)
 
 
-def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> Path:
-    """The folder of a new amendment: the seal before it, the statement and the diff. It appears whole."""
+def _check_grid(home: Home, one: Registered, grid: list[str], reason: Reason) -> None:
+    if grid and not reason.changes_grid:
+        more = [f"and {len(grid) - SHOWN} more shards"] if len(grid) > SHOWN else []
+        raise ConfigError(
+            f"{len(grid)} shards would be others than seal {one.content.id} of study {home.study} has"
+            f"{other_words(home, [one.content.id])}: give the words that it was sealed with, or, if the grid "
+            "is what shall change, say --change-grid",
+            [*grid[:SHOWN], *more],
+        )
+
+
+def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> tuple[Path, list[str]]:
+    """The folder of a new amendment, which appears whole, and how the grid changed.
+
+    The folder holds the seal before it, the statement and the diff.
+    """
     seals = home.seals(one.content.id)
     made = draft(home, selection, one)
     if same(home, made):
         raise ConfigError(f"nothing that seal {one.content.id} of study {home.study} covers has changed")
+    grid = grid_changes(seals.read_shards(), made.shards)
+    _check_grid(home, one, grid, reason)
     old, about = seals.read_manifest(), seals.read_about()
     attempts = len(home.attempts({*about.suites, *one.content.suites}))
     stage: Stage = "after-data" if attempts else "before-data"
@@ -95,12 +128,13 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
     with TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as name:
         temporary = Path(name) / folder.name
         temporary.mkdir()
+        diffs, told = _diffs(home, seals, statement.files), [f"# grid: {printable(line)}\n" for line in grid]
         for path in seals.files:
             shutil.copyfile(path, temporary / path.name)
-        write(temporary / DIFF, "".join(_diffs(home, seals, statement.files)).encode())
+        write(temporary / DIFF, "".join([*diffs, *told]).encode())
         write(temporary / STATEMENT, _toml(statement).encode())
         temporary.rename(folder)
-    return folder
+    return folder, grid
 
 
 def _protocol_changes(seals: Seals, made: Draft) -> Iterator[tuple[str, str]]:

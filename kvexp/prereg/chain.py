@@ -7,19 +7,23 @@ before it in `amendments/<ID>-N/`.
 import itertools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from kvexp.prereg.forms import Amendment, Sealed, SealedShard
-from kvexp.prereg.seal import Manifest, SealError, read_bytes, read_manifest
+from kvexp.prereg.forms import STAMPS, Amendment, Sealed, SealedShard
+from kvexp.prereg.seal import Manifest, SealError, read_bytes, read_manifest, sha256
 from kvexp.records import Attempt, Reader, Record, RecordError
 
 UNANCHORED = "unanchored"  # keys the draws without a time stamp
 UNREGISTERED = "unregistered"  # and those of runs that no analysis reads
+# Why rows do not count that came before what should have come first.
+UNSEALED = "made without the seal"
+UNSTAMPED = "made before the seal was stamped"
+REPLACED = "made under a seal that does not stand"
 STATEMENT = "amendment.toml"
 MAX_STATEMENT = 256 * 1024
 MAX_DOTS = 100  # a dotted key of thousands of parts keeps the TOML parser busy for minutes
@@ -112,8 +116,7 @@ def accepted(home: Path, registration_id: str) -> dict[str, Lines]:
     amendment accepts the code before.
     """
     links = chain(home, registration_id)
-    for before, after in itertools.pairwise(links):
-        _check_amendment(before, after)
+    _check_order(links)
     standing = _by_id(links[-1].read_shards())
     found: dict[str, Lines] = {links[-1].read_manifest().digest: standing}
     for before, after in zip(links[-2::-1], links[:0:-1], strict=True):
@@ -128,22 +131,33 @@ def accepted(home: Path, registration_id: str) -> dict[str, Lines]:
     return found
 
 
-def _check_amendment(before: Seals, after: Seals) -> None:
-    """Raises SealError if what an amendment states is not what its two seals show."""
-    stated, old, about = read_amendment(before.folder), before.read_manifest(), after.read_about()
-    if about.amends != old.digest or stated.replaces != old.digest:
-        raise SealError(
-            f"{before.folder} was not finished, or is not the amendment that its seal names: run kvexp amend "
-            "again, or restore the files"
-        )
-    is_after = about.data_seal is not None
+def _check_order(links: list[Seals]) -> None:
+    """Raises SealError unless each seal names the one before it, and each amendment says what they show."""
+    if links[0].read_about().amends is not None:
+        raise SealError(f"{links[0].manifest} amends a seal that is not there: restore its amendment")
+    for number, (before, after) in enumerate(itertools.pairwise(links), start=1):
+        stated, old, about = read_amendment(before.folder), before.read_manifest(), after.read_about()
+        if about.amends != old.digest or (stated.replaces, stated.number) != (old.digest, number):
+            raise SealError(
+                f"{before.folder} was not finished, or is not the amendment that its seal names: run kvexp "
+                "amend again, or restore the files"
+            )
+        _check_statement(before, after, stated)
+
+
+def _check_statement(before: Seals, after: Seals, stated: Amendment) -> None:
+    where, is_after = before.folder / STATEMENT, after.read_about().data_seal is not None
     if is_after != (stated.stage == "after-data") or is_after != (stated.attempts > 0):
-        raise SealError(f"{before.folder / STATEMENT} says {stated.stage}, which is not what its seal says")
-    new = after.read_manifest()
-    changed = {p for p in old.files.keys() | new.files.keys() if old.files.get(p) != new.files.get(p)}
-    kept = {p for p in changed if "/seals/" not in p and "/amendments/" not in p}
-    if left := sorted(kept - stated.files.keys()):
-        raise SealError(f"{before.folder / STATEMENT} does not list {left[0]}, which its seals have changed")
+        raise SealError(f"{where} says {stated.stage}, which is not what its seal says")
+    if left := sorted(set(changed(before, after)) - stated.files.keys()):
+        raise SealError(f"{where} does not list {left[0]}, which its seals have changed")
+
+
+def changed(before: Seals, after: Seals) -> list[str]:
+    """Sealed files that two seals have otherwise, sorted; those that every seal writes anew are left out."""
+    old, new = before.read_manifest().files, after.read_manifest().files
+    found = {path for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
+    return sorted(path for path in found if "/seals/" not in path and "/amendments/" not in path)
 
 
 def _same_protocol(before: SealedShard, now: SealedShard | None) -> bool:
@@ -152,6 +166,29 @@ def _same_protocol(before: SealedShard, now: SealedShard | None) -> bool:
 
 def _by_id(shards: list[SealedShard]) -> Lines:
     return {shard.shard_id: shard for shard in shards}
+
+
+def placed(lines: Iterable[str], prefix: str, where: str) -> list[str]:
+    """Lines as `changed  preregistration/x/R.toml`, named by where the folder lies that was sealed there."""
+    found = []
+    for line in lines:
+        kind, path = line.split("  ", 1)
+        is_there = path.startswith(f"{prefix}/")
+        found.append(f"{kind}  {where}{path[len(prefix) :]}" if is_there else line)
+    return found
+
+
+def moved_on(home: Path, copy: Path, registration_id: str) -> list[str]:
+    """Papers of a registration that differ between `home` and its copy, sorted; stamps may come later."""
+    names = {name for folder in (home, copy) for name in _papers(folder, registration_id)}
+    return sorted(name for name in names if sha256(home, name) != sha256(copy, name))
+
+
+def _papers(home: Path, registration_id: str) -> Iterator[str]:
+    yield f"{registration_id}.toml"
+    files = [path for link in chain(home, registration_id) for path in link.files]
+    files += [folder / STATEMENT for folder in amendments(home, registration_id)]
+    yield from (path.relative_to(home).as_posix() for path in files if path.suffix not in STAMPS)
 
 
 def keying(home: Path, registration_id: str) -> Seals:
@@ -179,11 +216,11 @@ def why_not(attempt: Attempt, seals: Mapping[str, Lines], stamped: bool) -> str:
     if attempt.anchor == UNREGISTERED:
         return "made unregistered"
     if stamped and attempt.seal is not None and attempt.anchor == UNANCHORED:
-        return "made before the seal was stamped"
+        return UNSTAMPED
     if attempt.seal is None:
-        return "made without the seal"
+        return UNSEALED
     if attempt.seal not in seals:
-        return "made under a seal that does not stand"
+        return REPLACED
     line = seals[attempt.seal].get(attempt.shard_id)
     if line is None:
         return "not among the shards of the seal, or by code that it does not accept"

@@ -11,7 +11,7 @@ from typing import Any
 
 from kvexp.errors import IntegrityError
 from kvexp.prereg.attempts import Started, started
-from kvexp.prereg.chain import UNANCHORED, Lines, Seals, accepted, decoded, read_amendment
+from kvexp.prereg.chain import UNANCHORED, Lines, Seals, accepted, decoded, placed, read_amendment
 from kvexp.prereg.forms import (
     LOOKS,
     AmendmentEvidence,
@@ -26,6 +26,7 @@ from kvexp.prereg.forms import (
 )
 from kvexp.prereg.home import Home
 from kvexp.prereg.intact import anchor_of
+from kvexp.prereg.judged import Judged
 from kvexp.prereg.lock import LockFiles
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import core_files, differences, home_prefix, read_bytes, read_manifest
@@ -50,6 +51,7 @@ class Found:
         attempts: every process start of the registered suites.
         locks: by suite.
         looks: unblinded analyses before the lock.
+        amendments: of every registration, in order.
         problems: stamps and papers that cannot be read, one sentence each.
     """
 
@@ -60,7 +62,18 @@ class Found:
     attempts: list[Started]
     locks: dict[str, LockEvidence]
     looks: list[Look]
+    amendments: list[AmendmentEvidence]
     problems: list[str]
+
+    @property
+    def stamps(self) -> list[Stamp]:
+        """The time stamps of all seals, those before amendments included, and locks."""
+        found = [one.stamps for one in self.seals.values()] + [one.stamps for one in self.amendments]
+        return [stamp for each in (*found, *(one.stamps for one in self.locks.values())) for stamp in each]
+
+    def amended_after_data(self, registration_id: str) -> list[AmendmentEvidence]:
+        """The amendments of a registration that came after attempts of its suites."""
+        return [one for one in self.amendments if one.id == registration_id and one.stage == "after-data"]
 
     def standing(self, registration_id: str) -> Lines:
         """The shards that the seal lists; none if it cannot be read."""
@@ -69,6 +82,12 @@ class Found:
     def owner(self, suite: str) -> str:
         """The registration that lists a suite."""
         return next(one.content.id for one in self.registered if suite in one.content.suites)
+
+    def owns(self, registration_id: str, suite: str) -> bool:
+        """Whether a registration lists a suite; looks may name suites of registrations that are gone."""
+        return any(
+            suite in one.content.suites for one in self.registered if one.content.id == registration_id
+        )
 
     def attempt_evidence(self) -> list[AttemptEvidence]:
         """Every attempt, judged by the seals of its suite's registration."""
@@ -88,14 +107,17 @@ def find(home: Home, registered: list[Registered]) -> Found:
         seals[name] = _seal(home, one, trusts, problems)
         lines[name] = _lines(home, name, problems)
     suites = sorted({suite for one in registered for suite in one.content.suites})
+    locks = {suite: _locked(home, suite, trusts, problems) for suite in suites}
+    steps = [step for one in registered for step in _amendments(home, one.content.id, trusts, problems)]
     return Found(
         home=home,
         registered=registered,
         seals=seals,
         lines=lines,
         attempts=list(started(home.results, suites)),
-        locks={suite: _locked(home, suite, trusts, problems) for suite in suites},
+        locks=locks,
         looks=list(_looks(home)),
+        amendments=steps,
         problems=[problem.replace(f"{home.root}/", "") for problem in problems],
     )
 
@@ -126,8 +148,9 @@ def _seal(home: Home, one: Registered, trusts: dict[str, Trust], problems: list[
             **shared, seal=None, commit=None, differences=[], stamps=[], grade=0, anchor=UNANCHORED
         )
     sealed = files.read_manifest()
-    moved = {home_prefix(sealed, name): home.folder}
-    found = differences(home.root, sealed, core_files(home.root, one.content.claim), moved)
+    prefix = home_prefix(sealed, name)
+    now = core_files(home.root, one.content.claim)
+    found = placed(differences(home.root, sealed, now, {prefix: home.folder}), prefix, home.prefix)
     tokens = _tokens(files.manifest, trusts, problems)
     try:
         anchor = anchor_of(home, name)
@@ -166,7 +189,7 @@ def _stamp(token: Token) -> Stamp:
         trust=token.trust,
         witness=token.witness,
         root_sha256=token.root_sha256,
-        grade=token.grade,
+        kind=token.kind,
         time=token.time,
         serial=f"{token.serial:x}",
         anchor=token.anchor,
@@ -206,36 +229,51 @@ def _looks(home: Home) -> Iterator[Look]:
             yield decoded(_look, path, line)
 
 
-def amendments_of(found: Found) -> list[AmendmentEvidence]:
-    """Every amendment of every registration, in order."""
-    return [_amendment(seals) for one in found.registered for seals in found.home.chain(one.content.id)[:-1]]
+def _amendments(
+    home: Home, registration_id: str, trusts: dict[str, Trust], problems: list[str]
+) -> Iterator[AmendmentEvidence]:
+    """Every amendment of a registration, in order."""
+    for before in home.chain(registration_id)[:-1]:
+        statement = read_amendment(before.folder)
+        yield AmendmentEvidence(
+            id=statement.registration,
+            number=statement.number,
+            stage=statement.stage,
+            why=statement.why,
+            data_seen=statement.data_seen,
+            files=statement.files,
+            replaces=statement.replaces,
+            commit=before.read_about().git_commit,
+            attempts=statement.attempts,
+            looks=statement.looks,
+            stamps=[_stamp(token) for token in _tokens(before.manifest, trusts, problems)],
+        )
 
 
-def _amendment(before: Seals) -> AmendmentEvidence:
-    statement = read_amendment(before.folder)
-    return AmendmentEvidence(
-        id=statement.registration,
-        number=statement.number,
-        stage=statement.stage,
-        why=statement.why,
-        data_seen=statement.data_seen,
-        files=statement.files,
-        replaces=statement.replaces,
-        commit=before.read_about().git_commit,
-    )
+def _read(found: Found) -> dict[str, str]:
+    """What all of this was judged from."""
+    home = found.home
+    judged = Judged(home.root, home.study, home.results, home.folder, home.prefix)
+    suites = {one.content.id: one.content.suites for one in found.registered}
+    sealed = [one.content.claim for one in found.registered if found.seals[one.content.id].seal is not None]
+    digests = judged.digests(suites, {claim for claims in sealed for claim in claims})
+    return {**digests, **judged.authorities({one.trust for one in found.stamps})}
 
 
 def evidence_of(found: Found, replay: Replayed | None) -> Evidence:
     """All of it, with the sentences."""
-    from kvexp.prereg.checks import cannot_exclude, sentences
+    from kvexp.prereg.cannot import cannot_exclude
+    from kvexp.prereg.checks import sentences
 
     attempts = found.attempt_evidence()
     grades = [seal.grade for seal in found.seals.values()]
     return Evidence(
         study=found.home.study,
+        home=found.home.prefix,
+        read=_read(found),
         grade=min(grades, default=0),
         seals=list(found.seals.values()),
-        amendments=amendments_of(found),
+        amendments=found.amendments,
         attempts=attempts,
         locks=list(found.locks.values()),
         looks=found.looks,

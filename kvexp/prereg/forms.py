@@ -10,10 +10,12 @@ Like the log schema in `kvexp.records`: versioned by tag, unknown fields refused
     results/<study>/evidence.json    Evidence
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
+from kvexp.prereg.authorities import KINDS, Kind
 from kvexp.records import Count, Digest, Id, Record, Share
 
 # Names below results/<study>.
@@ -27,10 +29,11 @@ Stage = Literal["before-data", "after-data"]
 Grade = Literal[0, 1, 2, 3]
 GRADES = {
     0: "the author's word, no time stamp",
-    1: "the author's word, by a self-run authority",
+    1: "the author's word, by an authority that is self-run or not shipped with kvexp",
     2: "a public authority, its root pinned",
     3: "two independent public authorities",
 }
+SHOWN = 3  # problems in one sentence
 WITNESSED = 2  # the lowest grade at which somebody else than the author vouches for the time
 
 
@@ -48,6 +51,8 @@ class Sealed(Record, frozen=True, kw_only=True, tag="seal/1"):
     amends: Digest | None  # seal id that this one replaces
     data_seal: Digest | None  # after an amendment with data: the seal whose anchor keys the draws
     git_commit: str | None  # where the sealed files can be found again; the author's word
+    # Of the command line, beyond the study's file and without places of a machine; null: it was not kept.
+    overrides: list[str] | None = None
 
 
 class SealedShard(Record, frozen=True, kw_only=True, tag="sealed_shard/1"):
@@ -111,10 +116,32 @@ class Stamp(Form, frozen=True, kw_only=True):
     trust: str  # name of the pinned root
     witness: str  # subject of the signing certificate
     root_sha256: Digest
-    grade: Grade
+    kind: Kind  # of that root
     time: str  # UTC, as signed
     serial: str
     anchor: Digest
+
+    @property
+    def grade(self) -> Literal[1, 2]:
+        """What it alone is worth."""
+        return 2 if self.kind == "public" else 1
+
+
+def grade_of(stamps: Iterable[Stamp]) -> Grade:
+    """What the stamps of one manifest are worth together: 3 needs two public ones with different roots."""
+    found = list(stamps)
+    if len({one.root_sha256 for one in found if one.grade == 2}) > 1:
+        return 3
+    return max((one.grade for one in found), default=0)
+
+
+def vouched(stamps: Iterable[Stamp]) -> str:
+    """The grade of some stamps in words."""
+    found = list(stamps)
+    kinds = {one.kind for one in found}
+    if len(kinds) == 1 and grade_of(found) < 3:
+        return KINDS[kinds.pop()]
+    return GRADES[grade_of(found)]
 
 
 class SealEvidence(Form, frozen=True, kw_only=True):
@@ -145,6 +172,9 @@ class AmendmentEvidence(Form, frozen=True, kw_only=True):
     files: dict[str, str]
     replaces: Digest
     commit: str | None  # where the replaced seal can be analysed again
+    attempts: Count  # of the registration's suites, at that time
+    looks: Count  # unblinded analyses recorded at that time
+    stamps: list[Stamp]  # of the seal that it replaced
 
 
 class AttemptEvidence(Form, frozen=True, kw_only=True):
@@ -200,10 +230,19 @@ class Check(Form, frozen=True, kw_only=True):
     words: str
 
 
-class Evidence(Record, frozen=True, kw_only=True, tag="evidence/1"):
+def all_hold(name: str, problems: list[str], words: str) -> Check:
+    """A check that holds without problems, and else names the first ones."""
+    more = f" (and {len(problems) - SHOWN} more)" if len(problems) > SHOWN else ""
+    said = "; ".join(problems[:SHOWN]) + more if problems else words
+    return Check(name=name, holds=not problems, words=said)
+
+
+class Evidence(Record, frozen=True, kw_only=True, tag="evidence/2"):
     """All that `kvexp verify` found. No clock and no path of the machine is in it."""
 
     study: Id
+    home: str  # folder of the registrations, from the root of the repository
+    read: dict[str, str]  # what it was judged from and the digest of each: see kvexp.prereg.judged
     grade: Grade  # the lowest of the seals
     seals: list[SealEvidence]
     amendments: list[AmendmentEvidence]

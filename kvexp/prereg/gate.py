@@ -1,31 +1,36 @@
 """What stands between a registration and its data: which seal and anchor a suite runs under, or why not."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from kvexp import provenance
-from kvexp.compose import Selection
 from kvexp.errors import IntegrityError
 from kvexp.launch import content_digest
 from kvexp.prereg.chain import UNANCHORED, accepted
+from kvexp.prereg.counting import lines, uncounted
 from kvexp.prereg.forms import SealedShard
-from kvexp.prereg.home import Home, home_of, refuse_foreign_code
+from kvexp.prereg.grid_change import config_changes, other_words
+from kvexp.prereg.home import Home, refuse_foreign_code
 from kvexp.prereg.intact import anchor_of, refuse_broken
 from kvexp.prereg.registration import Registered
 from kvexp.resolved import Shard
 from kvexp.shard import Under
 
+SHOWN = 20
 
-def gate(selection: Selection, root: Path, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Under]:
-    """By suite, what it runs under.
+
+def gate(home: Home, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Under]:
+    """By suite, what it runs under. A study that only borrows the sealed folder of another is not sealed.
 
     Raises IntegrityError if a suite is sealed and the sealed files, the grid, the code that makes data or
-    the weights are others than the seal says, or if tracked files have changes that are not committed.
+    the weights are others than the seal says, if tracked files have changes that are not committed, or if
+    shards are there whose rows cannot count.
     """
-    home = home_of(selection, root)
-    if not any((home.folder / "seals").glob("*.sha256")):
-        return {shard.suite: Under() for shard in wanted}
-    refuse_foreign_code(root)
+    wanted = list(wanted)
+    if home.is_renamed or not any((home.folder / "seals").glob("*.sha256")):
+        return {shard.suite: Under(note=_unsealed(home)) for shard in wanted}
+    refuse_foreign_code(home.root)
     owners = {suite: one for one in home.registrations() for suite in one.content.suites}
     under: dict[str, Under] = {}
     by_suite: dict[str, list[Shard]] = {}
@@ -33,15 +38,45 @@ def gate(selection: Selection, root: Path, wanted: Iterable[Shard], allow_dirty:
         by_suite.setdefault(shard.suite, []).append(shard)
     for suite, made in by_suite.items():
         owner = owners.get(suite)
-        if owner is None or not home.seals(owner.content.id).is_sealed():
-            under[suite] = Under(note=f"suite {suite} is not sealed: its verdicts will be PREVIEW")
+        if owner is None:
+            note = f"no registration in {home.prefix} lists suite {suite}: nothing seals it"
+            under[suite] = Under(note=note)
+            continue
+        name = owner.content.id
+        if not home.seals(name).is_sealed():
+            under[suite] = Under(
+                note=f"registration {name} of study {home.study} is not sealed: its verdicts will be "
+                f"PREVIEW; to have them count, {home.command('seal', name)} first"
+            )
             continue
         refuse_broken(home, owner)
         _refuse_others(home, owner, made)
-        under[suite] = _under(home, owner.content.id)
+        _refuse_uncounted(home, name, made)
+        under[suite] = _under(home, name)
     if any(one.seal for one in under.values()) and not allow_dirty:
-        _refuse_dirty(root)
+        _refuse_dirty(home.root)
     return under
+
+
+def _unsealed(home: Home) -> str:
+    if not any(home.folder.glob("*.toml")):
+        return f"study {home.study} has no registration in {home.prefix}: nothing will judge its logs"
+    return (
+        f"study {home.study} is not sealed: its verdicts will be PREVIEW; to have them count, "
+        f"{home.seal_command} first"
+    )
+
+
+def _refuse_uncounted(home: Home, registration_id: str, made: list[Shard]) -> None:
+    folders = [home.results / shard.suite / shard.shard_id for shard in made]
+    if found := uncounted(home, registration_id, folders):
+        told = lines(home, found)
+        more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+        raise IntegrityError(
+            f"rows of {len(found)} shards cannot count under seal {registration_id} of study {home.study}: "
+            "move these folders away and submit again, which makes them anew",
+            [*told[:SHOWN], *more],
+        )
 
 
 def _under(home: Home, registration_id: str) -> Under:
@@ -51,7 +86,7 @@ def _under(home: Home, registration_id: str) -> Under:
     if anchor == UNANCHORED:
         note = (
             f"registration {registration_id} is sealed but not stamped, so nothing will show that it came "
-            f"before the data: kvexp stamp {home.study}"
+            f"before the data: {home.command('stamp', registration_id)} first"
         )
     return Under(seal, anchor, frozenset(accepted(home.folder, registration_id)), note)
 
@@ -61,7 +96,10 @@ def _refuse_others(home: Home, one: Registered, made: list[Shard]) -> None:
     registration_id = one.content.id
     sealed = {line.shard_id: line for line in home.seals(registration_id).read_shards()}
     where = f"seal {registration_id} of study {home.study}"
-    hint = f"go back to it, use another name with study.name=NAME, or see kvexp amend {home.study}"
+    hint = (
+        f"go back to it{other_words(home, [registration_id])}, use another name with study.name=NAME, or see "
+        f"{home.command('amend', registration_id)}"
+    )
     for shard in made:
         line = sealed.get(shard.shard_id)
         if line is None:
@@ -71,7 +109,10 @@ def _refuse_others(home: Home, one: Registered, made: list[Shard]) -> None:
                 f"the code that makes data is not that of {where} (see {home.prefix}/seals): {hint}"
             )
         if line.shard_digest != shard.digest:
-            raise IntegrityError(f"shard {shard.shard_id} is configured otherwise than in {where}: {hint}")
+            what = config_changes(line.config, json.loads(json.dumps(shard.resolved())))
+            raise IntegrityError(
+                f"shard {shard.shard_id} is configured otherwise than in {where} ({'; '.join(what)}): {hint}"
+            )
     _refuse_weights(where, sealed, made)
 
 

@@ -1,12 +1,14 @@
 """Where the registrations of a study lie, and their seals, amendments and stamps beside them."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp import provenance
 from kvexp.compose import Selection
 from kvexp.errors import ConfigError, IntegrityError
+from kvexp.overrides import study_words
 from kvexp.prereg.chain import Seals, amendments, chain
 from kvexp.prereg.forms import COPIED, LOCKED
 from kvexp.prereg.registration import Registered, load_folder
@@ -21,6 +23,8 @@ class Home:
     root: Path  # of the repository
     folder: Path
     study: str  # name of its results
+    registered: str = ""  # name of its file in conf/study; empty: that of its results
+    words: tuple[str, ...] = ()  # overrides of the command that runs, which the next one needs too
 
     @property
     def prefix(self) -> str:
@@ -35,6 +39,22 @@ class Home:
     def trust(self) -> Path:
         """Authorities that the author runs."""
         return self.folder / "trust"
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the results bear another name than the registrations that they borrow."""
+        is_said = any(word.lstrip("+").startswith("study.name=") for word in self.words)
+        is_usual = self.folder.parent == self.root / "preregistration"
+        return is_said and is_usual and self.study != self.registered
+
+    def command(self, verb: str, *rest: str) -> str:
+        """A command about this study, under the overrides of the one that runs."""
+        return shlex.join(["kvexp", verb, self.registered or self.study, *rest, *self.words])
+
+    @property
+    def seal_command(self) -> str:
+        """What seals this study."""
+        return f"{self.command('seal')}{' --copy' if self.is_renamed else ''}"
 
     def seals(self, registration_id: str) -> Seals:
         return Seals(self.folder / "seals", registration_id)
@@ -85,6 +105,17 @@ def named(home: Home, ids: list[str]) -> list[Registered]:
     return [one for one in found if not ids or one.content.id in ids]
 
 
+def refuse_borrowed(home: Home) -> None:
+    """Raises ConfigError where a renamed study would use the seals of the one that it borrows from."""
+    if home.is_renamed:
+        raise ConfigError(
+            f"{home.prefix} holds the registrations of study {home.registered}, and study.name={home.study} "
+            f"is another study, which cannot share its seals: seal a copy beside its results with "
+            f"`{home.seal_command}`, or give it registrations of its own with "
+            f"`kvexp new-study {home.study} --from {home.registered}`"
+        )
+
+
 def refuse_foreign_code(root: Path) -> None:
     """Raises IntegrityError if the kvexp that runs is not the one that the repository's seals cover."""
     if provenance.PACKAGE.resolve().parent != root.resolve():
@@ -94,7 +125,7 @@ def refuse_foreign_code(root: Path) -> None:
         )
 
 
-def home_of(selection: Selection, root: Path) -> Home:
+def home_of(selection: Selection, root: Path, overrides: Sequence[str] = ()) -> Home:
     """The copy beside the results if the study was sealed as one, else the repository's folder.
 
     If that is gone, what was locked beside the logs.
@@ -102,4 +133,5 @@ def home_of(selection: Selection, root: Path) -> Home:
     study, registered = selection.study.name, selection.chosen["study"][0]
     results, usual = root / "results" / study, root / "preregistration" / registered
     beside = [results / COPIED, usual, results / LOCKED]
-    return Home(root, next((folder for folder in beside if folder.is_dir()), usual), study)
+    folder = next((folder for folder in beside if folder.is_dir()), usual)
+    return Home(root, folder, study, registered, study_words(overrides))

@@ -9,6 +9,7 @@ from pathlib import Path
 from kvexp import shard_log
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.prereg.chain import Lines, accepted
+from kvexp.prereg.counting import lines, uncounted
 from kvexp.prereg.forms import LOCKED, LOCKS, LOOKS, STAMPS, Lock, SealedShard
 from kvexp.prereg.home import Home
 from kvexp.prereg.intact import refuse_broken
@@ -66,20 +67,24 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
     if not seals.is_sealed():
         raise ConfigError(
             f"registration {one.content.id} of study {home.study} is not sealed, so there is nothing to "
-            f"judge the logs by: kvexp seal {home.study}"
+            f"judge the logs by: {home.command('seal', one.content.id)}"
         )
     refuse_broken(home, one)
     if incomplete is not None and not incomplete.strip():
         raise ConfigError("--incomplete needs a reason: --incomplete 'what happened'")
     sealed = [shard for shard in seals.read_shards() if shard.suite == suite]
-    missing = _missing(home, sealed, accepted(home.folder, one.content.id).values())
-    if missing and incomplete is None:
+    submit = home.command("submit", f"suite={suite}")
+    if not any(home.attempts([suite])):
         raise IncompleteError(
-            f"suite {suite} of study {home.study} lacks {len(missing)} of {len(sealed)} shards: run "
-            f"`kvexp submit study={home.study} suite={suite}`, or lock it as it is with --incomplete REASON",
-            missing[:SHOWN],
+            f"nothing of suite {suite} of study {home.study} has been run, so there is nothing to lock: "
+            f"{submit}"
         )
-    if not missing and incomplete is not None:
+    missing = _missing(home, sealed, accepted(home.folder, one.content.id).values())
+    folders = [home.results / suite / shard.shard_id for shard in sealed]
+    wrong = lines(home, uncounted(home, one.content.id, folders))
+    if (missing or wrong) and incomplete is None:
+        raise _incomplete(home, suite, len(sealed), missing, wrong)
+    if not missing and not wrong and incomplete is not None:
         raise ConfigError(f"suite {suite} of study {home.study} is complete: lock it without --incomplete")
     files = LockFiles(home.results, suite)
     files.folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +108,23 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
     paths = [path.relative_to(home.results).as_posix() for path in listed]
     write(files.manifest, manifest(home.results, paths).body)
     return made
+
+
+def _incomplete(home: Home, suite: str, n: int, missing: list[str], wrong: list[str]) -> IncompleteError:
+    """Shards that are not there, and shards whose rows do not count: what is wrong, and what to do."""
+    submit = home.command("submit", f"suite={suite}")
+    told = [f"lacks {len(missing)} of {n} shards"] if missing else []
+    todo = f"run `{submit}`"
+    if wrong:
+        told.append(f"has {len(wrong)} of {n} shards whose rows do not count")
+        todo = f"move the folders that do not count away and run `{submit}`"
+    found = [*wrong, *missing]
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return IncompleteError(
+        f"suite {suite} of study {home.study} {' and '.join(told)}: {todo}, or lock it as it "
+        "is with --incomplete REASON",
+        [*found[:SHOWN], *more],
+    )
 
 
 def _missing(home: Home, sealed: list[SealedShard], seals: Collection[Lines]) -> list[str]:

@@ -1,20 +1,20 @@
 """Making a seal: what a registration decides on, as files and their digests, before anything runs."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from kvexp import provenance
 from kvexp.compose import Selection
 from kvexp.errors import IntegrityError
 from kvexp.grid import protocols, shards
 from kvexp.launch import content_digest, tokenizers
+from kvexp.overrides import grid_words
 from kvexp.prepare import grid_bytes, questions_digests
 from kvexp.prereg import binding
 from kvexp.prereg.chain import Seals
-from kvexp.prereg.forms import STAMPS, Sealed, SealedShard
-from kvexp.prereg.home import Home, refuse_foreign_code
+from kvexp.prereg.commit import Commit, commit_of
+from kvexp.prereg.forms import COPIED, STAMPS, Sealed, SealedShard
+from kvexp.prereg.home import Home, refuse_borrowed, refuse_foreign_code
 from kvexp.prereg.registration import Registered
 from kvexp.prereg.seal import Manifest, core_files, differences, manifest
 from kvexp.records import encode
@@ -31,6 +31,8 @@ class Draft:
     files: dict[str, bytes]
     about: Sealed
     protocols: dict[str, Mapping[str, str]]  # by kind of row, the files that make it
+    shards: tuple[SealedShard, ...]
+    commit: Commit
 
     def paths(self, home: Home) -> list[str]:
         """Everything that the manifest will list, relative to the repository."""
@@ -55,17 +57,27 @@ class Draft:
 
 
 def draft(
-    home: Home, selection: Selection, one: Registered, amends: str | None = None, data_seal: str | None = None
+    home: Home,
+    selection: Selection,
+    one: Registered,
+    amends: str | None = None,
+    data_seal: str | None = None,
+    commit: Commit | None = None,
 ) -> Draft:
-    """What a seal of this registration would hold now.
+    """What a seal of this registration would hold now. `commit`: found before other seals were written.
 
     Raises RegistrationError if it and the grid do not fit, NotFetched if what its suites ask is not on this
     machine, IntegrityError if its parent is not sealed.
     """
     refuse_foreign_code(home.root)
+    refuse_borrowed(home)
     # What a claim asks of suites whose data are not here can be checked too: it depends on no example's id.
     binding.check([one], shards(selection, "assume"), [suite.name for suite in selection.suites])
     made = shards_of(selection, one)
+    kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
+    made_by = {kind: one for kind, one in protocols(selection).items() if kind in kinds}
+    commit = commit or commit_of(home.root, _committed(home, one, made_by.values()))
+    lines = tuple(_sealed_shards(selection, made))
     about = Sealed(
         study=home.study,
         id=one.content.id,
@@ -73,20 +85,30 @@ def draft(
         parent=_parent(home, one),
         amends=amends,
         data_seal=data_seal,
-        git_commit=_commit(home.root),
+        git_commit=commit.holds_all,
+        overrides=grid_words(home.words),
     )
     seals = home.seals(one.content.id)
     files = {
         seals.about.name: encode(about) + b"\n",
         seals.text.name: one.path.read_bytes(),
-        seals.shards.name: _shard_lines(selection, made),
+        seals.shards.name: b"".join(encode(line) + b"\n" for line in lines),
     }
-    kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
-    made_by = {kind: one for kind, one in protocols(selection).items() if kind in kinds}
     files |= {seals.protocol(kind).name: manifest.body for kind, manifest in made_by.items()}
-    return Draft(
-        seals, tuple(one.content.claim), files, about, {kind: m.files for kind, m in made_by.items()}
-    )
+    by_kind = {kind: manifest.files for kind, manifest in made_by.items()}
+    return Draft(seals, tuple(one.content.claim), files, about, by_kind, lines, commit)
+
+
+def commit_for(home: Home, selection: Selection, one: Registered) -> Commit:
+    """The commit that a seal of this registration could name, as long as nothing is written."""
+    return commit_of(home.root, _committed(home, one, protocols(selection).values()))
+
+
+def _committed(home: Home, one: Registered, protocol: Iterable[Manifest]) -> list[str]:
+    """Files that a commit can hold before the seal is made; a copy of the registration never is in one."""
+    own = [] if home.folder.name == COPIED else [one.path.relative_to(home.root).as_posix()]
+    made_by = [path for manifest in protocol for path in manifest.files]
+    return [*core_files(home.root, one.content.claim), *made_by, *own]
 
 
 def shards_of(selection: Selection, one: Registered) -> list[Shard]:
@@ -96,14 +118,13 @@ def shards_of(selection: Selection, one: Registered) -> list[Shard]:
     return [shard for shard in shards(chosen, "leave_out") if shard.suite in one.content.suites]
 
 
-def _shard_lines(selection: Selection, made: list[Shard]) -> bytes:
+def _sealed_shards(selection: Selection, made: list[Shard]) -> Iterator[SealedShard]:
     asked = questions_digests(made, tokenizers(selection))
     digests: dict[str, str | None] = {}
-    lines = []
     for shard, questions in zip(made, asked, strict=True):
         if shard.model.name not in digests:
             digests[shard.model.name] = content_digest(shard.model)
-        sealed = SealedShard(
+        yield SealedShard(
             suite=shard.suite,
             shard_id=shard.shard_id,
             shard_digest=shard.digest,
@@ -114,8 +135,6 @@ def _shard_lines(selection: Selection, made: list[Shard]) -> bytes:
             model_digest=digests[shard.model.name],
             config=shard.resolved(),
         )
-        lines.append(encode(sealed) + b"\n")
-    return b"".join(lines)
 
 
 def _parent(home: Home, one: Registered) -> str | None:
@@ -130,17 +149,13 @@ def _parent(home: Home, one: Registered) -> str | None:
     return home.chain(parent)[0].read_manifest().digest
 
 
-def _commit(root: Path) -> str | None:
-    """The commit that holds the sealed files; None if the tree differs from it."""
-    commit, is_dirty = provenance.git_state(root)
-    return None if is_dirty else commit
-
-
-def same(home: Home, made: Draft) -> bool:
-    """Whether what is sealed is what would be sealed now; the commit may be another one."""
+def same(home: Home, made: Draft, *, whatever_parent: bool = False) -> bool:
+    """Whether what is sealed is what would be sealed now; commit and overrides may be others."""
     there = home.seals(made.about.id)
     sealed = there.read_about()
-    if (sealed.suites, sealed.parent) != (made.about.suites, made.about.parent):
+    if sealed.study != made.about.study or sealed.suites != made.about.suites:
+        return False
+    if sealed.parent != made.about.parent and not whatever_parent:
         return False
     is_same = all(
         (there.folder / name).is_file() and (there.folder / name).read_bytes() == body
@@ -148,3 +163,30 @@ def same(home: Home, made: Draft) -> bool:
         if name != there.about.name
     )
     return is_same and not differences(home.root, there.read_manifest(), core_files(home.root, made.claims))
+
+
+def is_unused(home: Home, registration_id: str) -> bool:
+    """Whether nothing relies on a seal that names no commit: no stamp, no attempt and no amendment."""
+    seals = home.seals(registration_id)
+    about = seals.read_about()
+    is_bare = about.git_commit is None and about.amends is None
+    has_stamp = any(path.suffix in STAMPS for path in seals.files)
+    return is_bare and not has_stamp and not home.attempts(about.suites)
+
+
+def is_to_be_made_again(home: Home, one: Registered, made: Draft, chosen: Collection[str]) -> bool:
+    """Whether an unused seal can name its commit now, or must name a seal of its parent made again.
+
+    Its addenda name it, so they must be unused too and among the chosen, which are sealed after it.
+    """
+    if not is_unused(home, one.content.id):
+        return False
+    if home.seals(one.content.id).read_about().parent != made.about.parent:
+        return True
+    addenda = [
+        other.content.id
+        for other in home.registrations()
+        if other.content.parent == one.content.id and home.seals(other.content.id).is_sealed()
+    ]
+    follow = all(name in chosen and is_unused(home, name) for name in addenda)
+    return made.commit.holds_all is not None and follow

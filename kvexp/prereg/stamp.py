@@ -31,6 +31,7 @@ from rfc3161_client import (
 )
 from rfc3161_client._rust import parse_timestamp_request
 
+from kvexp.prereg.authorities import Kind
 from kvexp.prereg.der import signed_time, with_certificates_in_order
 from kvexp.prereg.posting import MAX_REPLY, post
 from kvexp.prereg.seal import read_bytes
@@ -75,7 +76,12 @@ class Token:
     witness: str  # subject of the certificate that signed
     trust: str  # name of the authority
     root_sha256: str  # fingerprint of the pinned root
-    grade: Literal[1, 2]  # 1: self-run, 2: public
+    kind: Kind  # of that root: self-run, pinned or public
+
+    @property
+    def grade(self) -> Literal[1, 2]:
+        """What it alone is worth."""
+        return 2 if self.kind == "public" else 1
 
     @property
     def moment(self) -> datetime:
@@ -141,7 +147,7 @@ def check(message: bytes, tsq: bytes, tsr: bytes, trusts: Mapping[str, Trust]) -
         witness=printable(signer.subject.rfc4514_string()),
         trust=trust.name,
         root_sha256=fingerprint(root),
-        grade=trust.grade,
+        kind=trust.kind(fingerprint(root)),
     )
 
 

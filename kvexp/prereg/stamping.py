@@ -7,8 +7,8 @@ from kvexp.prereg import tsa
 from kvexp.prereg.home import Home
 from kvexp.prereg.posting import MAX_REPLY, post
 from kvexp.prereg.seal import read_bytes
-from kvexp.prereg.stamp import Token, store, write_query
-from kvexp.prereg.trust import CannotStamp, Trust, load_trust
+from kvexp.prereg.stamp import Token, stamp_paths, store, write_query
+from kvexp.prereg.trust import CannotStamp, StampError, Trust, load_trust
 
 Answer = Callable[[bytes], bytes]  # from a query to the authority's reply
 OWN_FOLDER = "own-tsa"  # below results/<study>; holds a private key, which git must not see
@@ -40,6 +40,23 @@ def stamp(manifest: Path, home: Home, answer: Answer, witness: str | None = None
     return store(manifest, answer(read_bytes(path, MAX_REPLY)), load_trust(home.root, home.folder), witness)
 
 
-def take_reply(manifest: Path, home: Home, reply: Path, witness: str | None = None) -> Token:
-    """Keep a reply that was fetched elsewhere."""
-    return store(manifest, read_bytes(reply, MAX_REPLY), load_trust(home.root, home.folder), witness)
+def take_reply(manifest: Path, home: Home, reply: Path, name: str, witness: str | None = None) -> Token:
+    """Keep a reply that was fetched elsewhere. `name`: of the seal or lock, for the sentences.
+
+    Raises StampError for a file that is not the answer to the query that is there; nothing is written then.
+    """
+    asked = stamp_paths(manifest, witness).query
+    if not asked.exists():
+        command = f"{home.command('stamp', name)}{'' if witness is None else f' --witness {witness}'} --query"
+        raise CannotStamp(f"{name} has no query yet, which a reply could answer: `{command}` writes it")
+    body, where = read_bytes(reply, MAX_REPLY), asked.relative_to(home.root)
+    if body == read_bytes(asked, MAX_REPLY):
+        raise CannotStamp(f"{reply} is the query itself: post it to an authority and give what that answers")
+    try:
+        return store(manifest, body, load_trust(home.root, home.folder), witness)
+    except CannotStamp:
+        raise
+    except StampError as error:
+        raise StampError(
+            f"{reply} is not taken for {name}: {error}; nothing was written, give the answer to {where}"
+        ) from None

@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from kvexp.errors import KvexpError
+from kvexp.prereg.authorities import Kind, is_public
 from kvexp.prereg.seal import read_bytes
 
 FORMAT = "kvexp-trust/1"
@@ -43,7 +44,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     format: Literal["kvexp-trust/1"]
     name: Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
     root: str  # the file with the root certificate, <name>.pem
-    self_run: bool
+    self_run: bool  # true: the author's word; false: decided by kvexp.prereg.authorities
     note: Annotated[str, msgspec.Meta(max_length=4000)]  # where this is known from, what was tried
     url: str | None = None  # absent: it answers no HTTP; for `kvexp stamp --query` and `--reply`
 
@@ -57,10 +58,11 @@ class Trust:
     roots: tuple[x509.Certificate, ...]
     is_self_run: bool
 
-    @property
-    def grade(self) -> Literal[1, 2]:
-        """What its token alone is worth; `kvexp.prereg.forms.GRADES` says it in words."""
-        return 1 if self.is_self_run else 2
+    def kind(self, root_sha256: str) -> Kind:
+        """Whose word a token under one of its roots is; `kvexp.prereg.authorities.KINDS` says it in words."""
+        if self.is_self_run:
+            return "self-run"
+        return "public" if is_public(root_sha256) else "pinned"
 
 
 def load_trust(root: Path, home: Path) -> dict[str, Trust]:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from analysis import claims
+from analysis import claims, cli
 from analysis.load import load
 from kvexp.prereg.registration import load_folder
 from tests import planted
-from tests.analysis import varied
+from tests.analysis import sealing, varied
+from tests.planted import LONG, SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,6 +119,38 @@ def paper_template(tmp_path_factory):
 def paper(tmp_path, paper_template):
     """A complete, sound results folder of the paper's suites on real tasks, to be damaged at will."""
     return shutil.copytree(paper_template, tmp_path / "paper")
+
+
+@pytest.fixture
+def home(quick, tmp_path):
+    """A folder of registrations, R and S."""
+    return shutil.copytree(quick, tmp_path / "home")
+
+
+@pytest.fixture
+def study(whole, home):
+    """A complete study, sealed by R and S and made under their seals; neither suite is locked."""
+    for name, suite in (("R", SHORT), ("S", LONG)):
+        sealing.put_under(whole, [suite], sealing.seal(whole, home, name))
+    return whole
+
+
+@pytest.fixture
+def locked(study, home):
+    """The same, both suites locked."""
+    for name, suite in (("R", SHORT), ("S", LONG)):
+        sealing.lock(study, home, name, suite)
+    return study
+
+
+@pytest.fixture
+def run(home, capsys):
+    def call(folder, *more, registration=home):
+        code = cli.main([str(folder), "--registration", str(registration), *map(str, more)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,8 @@ def seal(results, home, name, *, amends=None, data_seal=None, listed=None, root=
     (folder / f"{name}.json").write_bytes(encode(about) + b"\n")
     listed = list(shards(results, content["suites"])) if listed is None else listed
     (folder / f"{name}.shards.jsonl").write_bytes(b"".join(encode(one) + b"\n" for one in listed))
-    own = [home / f"{name}.toml", folder / f"{name}.json", folder / f"{name}.shards.jsonl"]
+    shutil.copyfile(home / f"{name}.toml", folder / f"{name}.toml")
+    own = [home / f"{name}.toml", *(folder / f"{name}.{end}" for end in ("json", "toml", "shards.jsonl"))]
     own += [path for one in chain.amendments(home, name) for path in one.iterdir()]
     files = {path: sha256(root, path) for path in core_files(root, content["claim"])}
     files |= {f"{PREFIX}/{path.relative_to(home)}": sha256(home, str(path.relative_to(home))) for path in own}
@@ -76,8 +77,18 @@ def seal(results, home, name, *, amends=None, data_seal=None, listed=None, root=
     return read_manifest(folder / f"{name}.sha256").digest
 
 
-def amend(results, home, name, *, stage="after-data", accepts_protocol=False, **changes):
-    """Keep the seal that stands as an amendment and seal again; returns the new id."""
+def amend(
+    results,
+    home,
+    name,
+    *,
+    stage="after-data",
+    accepts_protocol=False,
+    files=("analysis/decide.py",),
+    edit=lambda text: text,
+    **changes,
+):
+    """Keep the seal that stands as an amendment, edit the registration and seal again; returns the new id."""
     folder = home / "amendments" / f"{name}-{len(chain.amendments(home, name)) + 1}"
     folder.mkdir(parents=True)
     before = read_manifest(home / "seals" / f"{name}.sha256").digest
@@ -94,8 +105,10 @@ def amend(results, home, name, *, stage="after-data", accepts_protocol=False, **
         accepts_protocol=accepts_protocol,
         attempts=3 if stage == "after-data" else 0,
         looks=0,
-        files={"analysis/decide.py": "changed"},
+        files=dict.fromkeys(files, "changed"),
     )
+    text = home / f"{name}.toml"
+    text.write_text(edit(text.read_text()))
     table = msgspec.to_builtins(statement)
     files = table.pop("files")
     lines = [f"{key} = {json.dumps(value)}" for key, value in table.items()]
@@ -138,3 +151,13 @@ def lock(results, home, name, suite, *, incomplete=None):
     body = Manifest({path: sha256(results, path) for path in names}, "").body
     (results / "locks" / f"{suite}.sha256").write_bytes(body)
     return hashlib.sha256(body).hexdigest()
+
+
+def verdicts(folder):
+    """What a run wrote for machines."""
+    return json.loads((folder / "verdicts.json").read_bytes())
+
+
+def flat(text):
+    """Wrapped lines as one."""
+    return " ".join(text.split())

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import os
 import subprocess
 import sys
 import warnings
@@ -187,6 +188,11 @@ def test_dots_name_their_lines():
     assert {"embedded-1k   certificate", *QUESTIONS.values()} <= set(found)
 
 
+def test_a_budget_of_some_suites_is_not_run_in_the_others():
+    rows = [*bars(SUITES[:1], (0.5,)), *bars(SUITES[1:2], (0.25, 0.5))]
+    assert words(drawn(induced_rates, rows)).count("not run") == len(ARMS)
+
+
 def test_an_arm_of_some_suites_says_which():
     rows = [*seen(SUITES[:2], ARMS[:1]), *seen(SUITES[1:2], ARMS[4:5])]
     assert "poisson_no_offset   entropy (embedded-2k)" in words(drawn(signal_panel, rows))
@@ -226,7 +232,8 @@ def test_sentences_are_made_of_the_numbers():
     ]
     assert figure1(rows).sentence == (
         "Share of what the full cache answers that the arm does not. one: aware 2.1 % (topk at 50 %) to "
-        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %)."
+        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %). "
+        f"Undefined: two stream h2o ({ODD.undefined})."
     )
     picture = figure4(recomputed(("one",), (0.125,)))
     assert picture.sentence == (
@@ -240,7 +247,8 @@ def test_sentences_are_made_of_the_numbers():
     ]
     assert figure3(rows).sentence == (
         "AUC, pooled. Wrong: is eviction to blame? one certificate 0.749 [0.689, 0.809] (stratified 0.700, "
-        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -)."
+        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -). "
+        f"Undefined: one own_failure certificate ({ODD.undefined})."
     )
     rows = [
         Seen("poisson", "certificate", ("one",), 9, near(0.855), near(0.6), near(0.7)),
@@ -268,6 +276,32 @@ def test_sentences_are_made_of_the_numbers():
 )
 def test_a_figure_without_numbers_is_none_and_says_why(picture):
     assert (picture.svg, picture.undefined) == (None, ODD.undefined)
+
+
+BYTES = """
+import hashlib
+from tests.analysis.test_paper_figures import FIGURES, bars, svg_of, drawn, induced_rates, SUITES
+for name in FIGURES:
+    print(hashlib.sha256(svg_of(name).encode()).hexdigest())
+some = [*bars(SUITES[:1], (0.5,)), *bars(SUITES[1:2], (0.125, 0.25, 0.5))]
+print(hashlib.sha256(drawn(induced_rates, some).encode()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_bytes_do_not_depend_on_the_process():
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", BYTES],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hashes in ("0", "7")
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0].count(b"\n") == 5
 
 
 SCRIPT = """

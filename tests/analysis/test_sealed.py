@@ -8,56 +8,15 @@ import shutil
 import pytest
 
 from analysis import cli
-from kvexp.prereg.forms import Check, Evidence, LockEvidence, SealEvidence, Stamp
-from kvexp.prereg.seal import read_manifest
 from kvexp.records import encode
 from tests import planted
 from tests.analysis import sealing
+from tests.analysis.sealing import flat, verdicts
 from tests.planted import LONG, SHORT
-
-
-@pytest.fixture
-def home(quick, tmp_path):
-    """A folder of registrations, R and S."""
-    return shutil.copytree(quick, tmp_path / "home")
-
-
-@pytest.fixture
-def study(whole, home):
-    """A complete study, sealed by R and S and made under their seals; neither suite is locked."""
-    for name, suite in (("R", SHORT), ("S", LONG)):
-        sealing.put_under(whole, [suite], sealing.seal(whole, home, name))
-    return whole
-
-
-@pytest.fixture
-def locked(study, home):
-    """The same, both suites locked."""
-    for name, suite in (("R", SHORT), ("S", LONG)):
-        sealing.lock(study, home, name, suite)
-    return study
-
-
-@pytest.fixture
-def run(home, capsys):
-    def call(folder, *more, registration=home):
-        code = cli.main([str(folder), "--registration", str(registration), *map(str, more)])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
-def verdicts(folder):
-    return json.loads((folder / "verdicts.json").read_bytes())
 
 
 def previews(folder):
     return {claim["id"]: claim["preview"] for claim in verdicts(folder)["claims"]}
-
-
-def flat(text):
-    return " ".join(text.split())
 
 
 # Seals -------------------------------------------------------------------------------------------
@@ -81,7 +40,12 @@ def test_the_locked_copy_judges_whatever_the_folder_of_registrations_says(run, l
     for name in "RS":
         text = (locked / "locks" / "registration" / f"{name}.toml").read_text()
         (other / f"{name}.toml").write_text(text.replace("auc_pooled < 0.60", "auc_pooled < 0.99"))
-    assert run(locked, registration=other)[1] == before
+    out = run(locked, registration=other)[1]
+    note = "note: the folder given with --registration differs from what was locked with the logs (R.toml,"
+    assert note in out
+    assert flat(out).count("the copy in results/embedded/locks/registration is what counts") == 2
+    lines = before.splitlines()
+    assert [line for line in out.splitlines() if line in lines] == lines
 
 
 def test_without_a_lock_there_is_a_preview_of_the_claims_that_read_the_suite(run, study, home):
@@ -103,14 +67,14 @@ def test_a_registration_without_a_seal_stays_a_preview(run, study, home):
 
 
 CHANGES = {
-    "changed  preregistration/embedded/R.toml": lambda home: (home / "R.toml").write_text(
+    "changed  R.toml": lambda home: (home / "R.toml").write_text(
         (home / "R.toml").read_text().replace("auc_pooled < 0.60", "auc_pooled < 0.59")
     ),
-    "changed  preregistration/embedded/seals/S.shards.jsonl": lambda home: (
-        home / "seals" / "S.shards.jsonl"
-    ).write_bytes((home / "seals" / "S.shards.jsonl").read_bytes()[:-1] + b" \n"),
-    "missing  preregistration/embedded/seals/R.json": lambda home: (home / "seals" / "R.json").unlink(),
-    "added  preregistration/embedded/amendments/R-1/note": lambda home: (
+    "changed  seals/S.shards.jsonl": lambda home: (home / "seals" / "S.shards.jsonl").write_bytes(
+        (home / "seals" / "S.shards.jsonl").read_bytes()[:-1] + b" \n"
+    ),
+    "missing  seals/R.json": lambda home: (home / "seals" / "R.json").unlink(),
+    "added  amendments/R-1/note": lambda home: (
         (home / "amendments" / "R-1").mkdir(parents=True),
         (home / "amendments" / "R-1" / "note").write_text("x"),
     ),
@@ -122,7 +86,8 @@ def test_threat_13_a_changed_sealed_file_stops_everything(run, study, home, line
     CHANGES[line](home)
     code, out, err = run(study)
     assert (code, out) == (4, "")
-    assert line in err
+    kind, name = line.split("  ")
+    assert f"{kind}  {home}/{name}" in err  # where the file lies, not where it lay when it was sealed
     assert "no verdict was computed" in err
     assert not (study / "verdicts.json").exists()
     assert not (study / "looks.jsonl").exists()
@@ -135,7 +100,7 @@ def test_all_differences_of_all_seals_stand_in_one_list(run, study, home):
     code, _, err = run(study)
     assert code == 4
     assert re.search(r"sealed files differ from R \([0-9a-f]{12}\), S \([0-9a-f]{12}\)", err)
-    assert err.count("changed  preregistration/embedded/") == 2
+    assert err.count(f"changed  {home}/") == 2
     assert f"git worktree add ../sealed {sealing.COMMIT[:12]}" in err
     assert "kvexp amend" in err
 
@@ -144,7 +109,7 @@ def test_a_sealed_registration_that_no_longer_loads_is_a_broken_seal(run, study,
     (home / "R.toml").write_text("nonsense")
     code, _, err = run(study)
     assert code == 4
-    assert "changed  preregistration/embedded/R.toml" in err
+    assert f"changed  {home}/R.toml" in err
 
 
 def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, monkeypatch, tmp_path):
@@ -314,7 +279,7 @@ def test_a_history_with_a_gap_is_refused(run, study, home):
     shutil.rmtree(home / "amendments" / "R-1")
     code, _, err = run(study)
     assert code == 4
-    assert "missing  preregistration/embedded/amendments/R-1/R.json" in err
+    assert f"missing  {home}/amendments/R-1/R.json" in err
 
 
 # Locks -------------------------------------------------------------------------------------------
@@ -471,117 +436,6 @@ def test_a_blind_run_of_an_incomplete_study_is_incomplete(run, study):
     code, out, _ = run(study, "--blind")
     assert code == 3
     assert "\nS2    BLIND " in out
-
-
-# Evidence ----------------------------------------------------------------------------------------
-
-
-def stamp(grade):
-    return Stamp(
-        trust="public",
-        witness="CN=A public authority",
-        root_sha256="1" * 64,
-        grade=grade,
-        time="2026-11-01T10:00:00Z",
-        serial="c0de",
-        anchor=sealing.ANCHOR,
-    )
-
-
-def evidence(study, grade=2, checks=(), **changes):
-    """Evidence about the seals and locks that are there."""
-    folder = study / "locks" / "registration" / "seals"
-    seals = [
-        SealEvidence(
-            id=name,
-            title=f"title of {name}",
-            seal=read_manifest(folder / f"{name}.sha256").digest,
-            existing_data="before-creation",
-            parent=None,
-            commit=None,
-            differences=[],
-            stamps=[stamp(grade)] if grade else [],
-            grade=grade,
-            anchor=sealing.ANCHOR,
-        )
-        for name in "RS"
-    ]
-    locks = [
-        LockEvidence(
-            suite=suite,
-            manifest=read_manifest(study / "locks" / f"{suite}.sha256").digest,
-            incomplete=None,
-            differences=[],
-            stamps=[],
-            grade=0,
-        )
-        for suite in (SHORT, LONG)
-    ]
-    fields = {
-        "study": "embedded",
-        "grade": grade,
-        "seals": seals,
-        "amendments": [],
-        "attempts": [],
-        "locks": locks,
-        "looks": [],
-        "replay": None,
-        "checks": [Check(name="order", holds=True, words="every attempt carries the anchor"), *checks],
-        "cannot": ["another registration that was thrown away"],
-    }
-    (study / "evidence.json").write_bytes(encode(Evidence(**{**fields, **changes})) + b"\n")
-
-
-def test_evidence_of_a_public_witness_takes_the_mark_away(run, locked):
-    evidence(locked)
-    code, out, err = run(locked)
-    assert (code, err) == (0, "")
-    assert out.startswith("study embedded: ")
-    section = out[out.index("\nEVIDENCE, ") + 1 :].split("\n\n")[0].splitlines()
-    assert len(section) <= 12
-    assert "2026-11-01T10:00:00Z; a public authority" in out
-    full = flat((locked / "verdicts.md").read_text())
-    assert "holds: every attempt carries the anchor" in full
-    assert "cannot be excluded: another registration that was thrown away" in full
-    assert "stamped 2026-11-01T10:00:00Z by CN=A public authority (public, serial c0de)" in full
-    assert verdicts(locked)["evidence"]["grade"] == 2
-    assert verdicts(locked)["witnessed"] is True
-
-
-def test_threat_2_the_authors_own_authority_is_no_witness(run, locked):
-    evidence(locked, grade=1)
-    assert run(locked)[1].startswith("study embedded, UNWITNESSED: ")
-
-
-def test_evidence_that_fails_is_an_integrity_error(run, locked):
-    evidence(locked, checks=[Check(name="chain", holds=False, words="attempt 2 is \x1b[2J gone")])
-    code, out, err = run(locked)
-    assert code == 4
-    assert out.startswith("study embedded, EVIDENCE FAILS: ")
-    assert "attempt 2 is" in out
-    assert "\x1b" not in out + err + (locked / "verdicts.md").read_text()
-    assert err.startswith("error: integrity: the evidence fails: attempt 2 is")
-
-
-def test_what_cannot_be_told_is_no_failure(run, locked):
-    evidence(locked, checks=[Check(name="clock", holds=None, words="the clocks agree")])
-    code, _, _ = run(locked)
-    assert code == 0
-    assert "cannot be told: the clocks agree" in flat((locked / "verdicts.md").read_text())
-
-
-@pytest.mark.parametrize("stale", ["seal", "lock"])
-def test_evidence_about_other_seals_or_locks_is_absent(run, locked, stale):
-    evidence(locked)
-    path, key = locked / "evidence.json", {"seal": "seals", "lock": "locks"}[stale]
-    body = json.loads(path.read_bytes())
-    body[key][0]["seal" if stale == "seal" else "manifest"] = "f" * 64
-    path.write_bytes(planted.compact(body))
-    code, out, _ = run(locked)
-    assert code == 0
-    assert "UNWITNESSED" in out
-    assert "evidence.json is about other seals or locks: run kvexp verify study=embedded" in flat(out)
-    assert verdicts(locked)["evidence"] is None
 
 
 # The code that decides ---------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_readings_and_sensitivities_look_at_what_they_name(plant, registrations)
     assert (lenient.n, lenient.clusters) == (strict.n, strict.clusters)
     sizes = [r3.readings[name].quantities["gain"].n for name in ("embedded-2k", "both suites")]
     assert sizes[1] == sizes[0] + r3.answer.quantities["gain"].n
-    gains = {name: found.quantities["stream"].value for name, found in r4.sensitivity.items()}
+    gains = {name: found.quantities["stream"].value for name, found in r4.readings.items()}
     assert len({round(gain, 9) for name, gain in gains.items() if name.startswith("q")}) > 5
     real = r4.readings["main tasks only"].quantities["stream"]
     assert real.clusters == r4.answer.quantities["stream"].clusters * 2 / 3

@@ -3,10 +3,14 @@
 import contextlib
 import hashlib
 import io
+import itertools
 import json
+import os
 import shutil
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +18,7 @@ from kvexp import cli, provenance
 from kvexp.prereg import amend as amending
 from kvexp.prereg import seal, sealing
 from kvexp.prereg.seal import read_manifest
+from tests import project
 from tests.prereg import ceremony
 from tests.prereg.ceremony import analysis, kvexp
 
@@ -94,6 +99,9 @@ def test_a_lock_is_made_again_for_an_amendment_and_the_first_one_stays(locked):
     kvexp(locked, "amend", "mini", "R", *WHY, "--data-seen", "everything")
     kvexp(locked, "verify", "mini")
     assert ceremony.holds(locked)["lock mini"] is None
+    said = " ".join(analysis(locked, code=0).split())
+    assert "run kvexp lock mini mini --again, then kvexp verify mini" in said
+    assert "was amended in preregistration/mini after the lock" in said
     assert "locked already" in kvexp(locked, "lock", "mini")
     kvexp(locked, "lock", "mini", "--again")
     assert (locked / "results/mini/locks/mini@1.sha256").read_bytes() == first
@@ -250,3 +258,76 @@ def test_an_amendment_cannot_be_rewritten_to_have_come_before_data(unlocked):
 def test_a_lock_needs_a_reason_that_says_something(unlocked):
     shutil.rmtree(ceremony.shard(unlocked, 1))
     assert "needs a reason" in kvexp(unlocked, "lock", "mini", "--incomplete", " ", code=2)
+
+
+def git(root, *arguments):
+    name = ("-c", "user.name=a test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *name, *arguments], cwd=root, capture_output=True, check=True)
+
+
+def typed(root):
+    """The lines to type that verdicts.md prints for the seal before the first amendment."""
+    lines = (root / "results/mini/verdicts.md").read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if "at the root of a clone:" in line)
+    return [
+        line.strip() for line in itertools.takewhile(lambda x: x.startswith(" " * 11), lines[start + 1 :])
+    ]
+
+
+def test_the_verdict_by_the_first_seal_can_be_had_by_typing_what_is_printed(fresh):
+    (fresh / ".gitignore").write_text("__pycache__/\nresults/\nown-tsa/\n")
+    git(fresh, "init", "-q")
+    git(fresh, "add", "-A")
+    git(fresh, "commit", "-qm", "registered")
+    kvexp(fresh, "seal", "mini")
+    kvexp(fresh, "stamp", "mini", "--own")
+    first = seal_of(fresh)
+    git(fresh, "add", "-A")
+    git(fresh, "commit", "-qm", "sealed")
+    kvexp(fresh, *RUN)
+    kvexp(fresh, "lock", "mini")
+    for number, threshold in enumerate(("-0.9", "-0.8"), start=1):
+        path = fresh / "preregistration/mini/R.toml"
+        path.write_text(path.read_text().replace("tax < 0.03", "tax < -0.9").replace("-0.9", threshold))
+        git(fresh, "commit", "-qam", "another threshold")
+        kvexp(fresh, "amend", "mini", "R", *WHY, "--data-seen", f"the verdicts {number}")
+        git(fresh, "add", "-A")
+        git(fresh, "commit", "-qm", "amended")
+    kvexp(fresh, "lock", "mini", "--again")
+    kvexp(fresh, "verify", "mini")
+    assert ceremony.holds(fresh)["R before its data"] is None
+    assert "contradicted: existing data is said to be before-creation" in str(
+        ceremony.evidence(fresh)["checks"]
+    )
+    said = analysis(fresh, code=0)
+    assert "AMENDED AFTER DATA" in said.splitlines()[0]
+    assert said.splitlines()[-1] == "study mini, UNWITNESSED, AMENDED AFTER DATA"
+    full = (fresh / "results/mini/verdicts.md").read_text()
+    flat = " ".join(full.split())
+    assert f"AMENDMENTS of R, first sealed as {first[:12]}" in flat
+    assert "R-1 amended after data, 2 attempts and 0 recorded looks: the threshold was a typing error" in flat
+    assert '- kill = "tax < 0.03" + kill = "tax < -0.9"' in flat
+    assert "touches S3 (kill)" in flat
+    stamped = ceremony.evidence(fresh)["amendments"][0]["stamps"][0]
+    assert f"seal {first[:12]} stamped {stamped['time']}" in flat
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join(typed(fresh))],
+        cwd=fresh,
+        env={**project.environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"seal {first[:12]}" in done.stdout
+    assert "kill: tax < 0.03" in done.stdout
+    assert "AMENDED" not in done.stdout
+    assert "PREVIEW, not evidence yet: suite mini is not locked" in done.stdout
+
+
+def test_a_seal_without_a_commit_says_why_there_is_no_command(unlocked):
+    move_threshold(unlocked)
+    kvexp(unlocked, "amend", "mini", "R", *WHY, "--data-seen", "all")
+    analysis(unlocked, code=0)
+    full = " ".join((unlocked / "results/mini/verdicts.md").read_text().split())
+    assert "no command, the seal names no commit" in full

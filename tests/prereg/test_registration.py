@@ -439,7 +439,7 @@ def test_a_variant_changes_what_it_names_and_nothing_else():
     registered = load(SHIPPED / "embedded" / "R.toml", everything_has_a_file)
     own = registered.question("R4")
     claim = registered.content.claim["R4"]
-    other = registered.question("R4", claim.sensitivity["q = 0.9"])
+    other = registered.question("R4", claim.readings["q = 0.9"])
     assert other.parameters == {**own.parameters, "q": 0.9}
     assert (other.population, other.success, other.seed) == (own.population, own.success, own.seed)
     reading = registered.question("R4", claim.readings["main tasks only"])

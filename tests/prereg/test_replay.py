@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,9 +12,14 @@ import torch
 from kvexp import provenance
 from kvexp.compose import select
 from kvexp.errors import ConfigError, IncompleteError, InputError, IntegrityError
-from kvexp.prereg import replay as module
+from kvexp.families import family_of
+from kvexp.grid import shards as shards_of
+from kvexp.prereg import replay_compare, replay_summary
 from kvexp.prereg.forms import Replayed
-from kvexp.prereg.replay import replay, wilson
+from kvexp.prereg.replay import replay
+from kvexp.prereg.replay_scores import questions_of
+from kvexp.prereg.replay_summary import wilson
+from kvexp.prereg.stack import is_same_stack
 from kvexp.records import Generation, Reader, encode
 from kvexp.replay.model import load
 from kvexp.replay.probe import PLACES
@@ -158,8 +164,10 @@ def test_rows_of_two_attempts_are_replayed_by_the_anchor_of_each(results, shards
 
 def test_the_seed_chooses_the_rows_and_more_rows_include_fewer(honest, shards, loaded, monkeypatch):
     seen = []
-    real = module._compare
-    monkeypatch.setattr(module, "_compare", lambda one, *rest: seen.append(one.row.key) or real(one, *rest))
+    real = replay_compare._compare
+    monkeypatch.setattr(
+        replay_compare, "_compare", lambda one, *rest: seen.append(one.row.key) or real(one, *rest)
+    )
 
     def chosen(n, seed, order=shards):
         seen.clear()
@@ -172,6 +180,29 @@ def test_the_seed_chooses_the_rows_and_more_rows_include_fewer(honest, shards, l
     assert three == chosen(3, 7, shards[::-1])
     assert three < chosen(8, 7)
     assert len({frozenset(chosen(3, seed)) for seed in range(6)}) > 4
+
+
+@pytest.mark.parametrize("change", [{"cpu": "OTHER"}, {"torch": "2.0.0"}, {"gpu": "a card"}, {"cpu": None}])
+def test_the_same_stack_has_the_same_processor_and_the_gpu_counts_where_it_is_used(
+    results, shards, loaded, change
+):
+    stated = {k: v for k, v in {**provenance.versions(), **change}.items() if v is not None}
+    restate(results, shards, versions=stated)
+    assert replayed(results, shards, loaded, 1).same_stack == ("gpu" in change)
+
+
+@pytest.mark.parametrize(("there", "is_same"), [("this card", True), ("another card", False), (None, False)])
+def test_on_a_gpu_its_name_counts(shards, loaded, monkeypatch, there, is_same):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "this card")
+    stated = {**provenance.versions(), "gpu": there} if there else {**provenance.versions()}
+    if there is None:
+        del stated["gpu"]
+    attempt = SimpleNamespace(
+        versions=stated, device="cuda:0", dtype="float32", protocol_digest=shards[0].protocol_digest
+    )
+    on_gpu = SimpleNamespace(device=torch.device("cuda"), model=loaded.model)
+    assert is_same_stack(shards[0], attempt, on_gpu) == is_same
 
 
 def test_without_a_seed_one_is_drawn_and_told(honest, shards, loaded):
@@ -220,7 +251,7 @@ def test_draws_keyed_by_another_anchor_are_found(results, shards, loaded):
 
 def test_only_the_first_disagreements_are_listed(results, shards, loaded, monkeypatch):
     restate(results, shards, anchor="c" * 64)
-    monkeypatch.setattr(module, "SHOWN", 5)
+    monkeypatch.setattr(replay_summary, "SHOWN", 5)
     found = replayed(results, shards, loaded)
     assert (len(found.disagreements), found.digests_equal) == (5, 0)
 
@@ -275,7 +306,7 @@ def test_a_forged_field_is_found(results, shards, loaded, fields, said):
 
 def test_forged_text_is_scored_again(results, shards, loaded):
     """The text of a right answer under the score of the wrong one that it replaced."""
-    question = module._questions(shards[0], module.family_of(shards[0].task), loaded)
+    question = questions_of(shards[0], family_of(shards[0].task), loaded)
     right = question[shards[0].example_ids[0]].references[0]
     forge(results, shards[0], with_fields(text=right))
     found = replayed(results, shards, loaded)
@@ -475,7 +506,7 @@ def test_rows_of_a_real_submit_with_the_embedded_model(tmp_path, real_model):
     words += ["suite.embedded-1k.n_examples=2", "cluster=debug", "cluster.threads=1"]
     done = project.kvexp(root, "submit", *words, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
-    made = [s for s in module.shards(select(words, root), "leave_out") if s.suite == "embedded-1k"]
+    made = [s for s in shards_of(select(words, root), "leave_out") if s.suite == "embedded-1k"]
     results = root / "results" / "scratch"
     found = replayed(results, made, real_model, 12)
     assert (found.rows, found.digests_equal, found.same_stack, found.holds) == (12, 12, True, True)

@@ -21,6 +21,7 @@ from rfc3161_client import decode_timestamp_response
 
 from kvexp.errors import KvexpError
 from kvexp.prereg import der, posting, stamp, tsa
+from kvexp.prereg.authorities import PUBLIC
 from kvexp.prereg.stamp import CannotStamp, StampError, Token, Trust, check, query
 from tests.prereg import own_tsa
 from tests.prereg.own_tsa import Authority, Served, authority, edited, now, serving
@@ -36,6 +37,18 @@ pytestmark = needs_openssl
 @pytest.fixture(scope="module")
 def own(tmp_path_factory) -> Authority:
     return authority(tmp_path_factory.mktemp("tsa"))
+
+
+@pytest.fixture
+def ship(monkeypatch):
+    """A function that lets kvexp ship an authority; returns the fingerprint of its root."""
+
+    def call(authority: Authority) -> str:
+        root = stamp.fingerprint(authority.root.certificate)
+        monkeypatch.setitem(PUBLIC, authority.name, root)
+        return root
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +93,6 @@ def test_a_token_says_when_and_who(own, asked, replied):
     assert abs((token.moment - datetime.now(UTC)).total_seconds()) < 120
     assert (token.witness, token.trust, token.grade) == ("CN=test signer", "test", 1)
     assert token.root_sha256 == stamp.fingerprint(own.root.certificate)
-    assert check(MESSAGE, asked, replied, own.trust(is_self_run=False)).grade == 2
     assert token.serial.bit_length() >= 120
     assert token.nonce == decode_timestamp_response(replied).tst_info.nonce
 
@@ -143,7 +155,8 @@ def test_every_token_has_an_anchor_of_its_own(own, asked):
 
 def test_the_grade_of_several_tokens():
     def token(grade, root):
-        return Token("a" * 64, "2026-01-01T00:00:00Z", 1, 2, "CN=x", "x", root * 64, grade)
+        kind = "public" if grade == 2 else "pinned"
+        return Token("a" * 64, "2026-01-01T00:00:00Z", 1, 2, "CN=x", "x", root * 64, kind)
 
     assert stamp.grade_of([]) == 0
     assert stamp.grade_of([token(1, "a"), token(1, "b")]) == 1
@@ -217,7 +230,8 @@ def test_the_first_root_that_verifies_names_the_authority(own, asked, replied, t
     assert check(MESSAGE, asked, replied, trusts).trust == "test"
 
 
-def test_a_root_that_is_also_self_run_is_never_public(own, asked, replied):
+def test_a_root_that_is_also_self_run_is_never_public(own, asked, replied, ship):
+    ship(own)
     public = Trust("a-public", None, (own.root.certificate,), False)
     token = check(MESSAGE, asked, replied, {"a-public": public, **own.trust()})
     assert (token.trust, token.grade) == ("test", 1)
@@ -537,8 +551,10 @@ def test_a_link_is_no_token(own, manifest, tmp_path):
         stamp.read_token(manifest, own.trust())
 
 
-def test_further_witnesses(own, manifest, tmp_path):
+def test_further_witnesses(own, manifest, tmp_path, ship):
     other = authority(tmp_path / "other", "other")
+    ship(own)
+    ship(other)
     trusts = {**own.trust(is_self_run=False), **other.trust(is_self_run=False)}
     first, second = stamped(manifest, own), stamped(manifest, other, "other")
     assert stamp.stamp_paths(manifest, "other").reply.name == "R.other.tsr"
@@ -574,6 +590,8 @@ def test_the_shipped_authorities_are_independent_and_honest():
     trusts = stamp.load_trust(ROOT, ROOT / "preregistration" / "nowhere")
     public = [trust for trust in trusts.values() if not trust.is_self_run]
     assert len(public) >= 2
+    known = {trust.name: stamp.fingerprint(root) for trust in public for root in trust.roots}
+    assert known == PUBLIC
     assert len({stamp.fingerprint(root) for trust in public for root in trust.roots}) == len(public)
     for trust in public:
         text = (ROOT / "preregistration/trust" / f"{trust.name}.toml").read_text()
@@ -608,12 +626,22 @@ def pinned(tmp_path, own) -> Path:
     return folder
 
 
-def test_below_home_everything_is_self_run(tmp_path, pinned):
-    assert stamp.load_trust(tmp_path, tmp_path / "no")["mine"].grade == 2
+def test_below_home_everything_is_self_run(tmp_path, pinned, own, ship):
+    root = ship(own)
+    assert stamp.load_trust(tmp_path, tmp_path / "no")["mine"].kind(root) == "public"
     home = tmp_path / "home"
     home.mkdir()
     pinned.rename(home / "trust")
-    assert stamp.load_trust(tmp_path, home)["mine"].grade == 1
+    assert stamp.load_trust(tmp_path, home)["mine"].kind(root) == "self-run"
+
+
+def test_a_root_that_kvexp_does_not_ship_is_the_authors_word(tmp_path, pinned, own, asked, replied, ship):
+    """Whoever pins a root of his own in preregistration/trust gains nothing by calling it public."""
+    trusts = stamp.load_trust(tmp_path, tmp_path / "no")
+    token = check(MESSAGE, asked, replied, trusts)
+    assert (token.trust, token.kind, token.grade) == ("mine", "pinned", 1)
+    ship(own)
+    assert check(MESSAGE, asked, replied, trusts).grade == 2
 
 
 def test_two_authorities_of_one_name(tmp_path, pinned):

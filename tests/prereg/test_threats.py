@@ -30,6 +30,10 @@ def close_again(shard):
     edit(shard / "footer.json", lambda footer: {**footer, "sha256": digest})
 
 
+def flat(text):
+    return " ".join(text.split())
+
+
 def verified(root, *arguments, code=0):
     said = kvexp(root, "verify", "mini", *arguments, code=code)
     return said, ceremony.holds(root)
@@ -71,6 +75,27 @@ def test_2_the_author_runs_the_authority(locked):
     assert ceremony.evidence(locked)["grade"] == 1
     assert "the author runs" in said
     assert "UNWITNESSED" in analysis(locked, code=0)
+
+
+def test_2_the_author_pins_a_root_of_his_own_as_public(locked):
+    """Only what sealed code lists is a third party; another pinned root says what it is."""
+    own, shipped = locked / "preregistration/mini/trust", locked / "preregistration/trust"
+    for folder in (own, locked / "results/mini/locks/registration/trust"):
+        for name in ("own.toml", "own.pem"):
+            shutil.copyfile(folder / name, shipped / name)
+            (folder / name).unlink()
+    text = (shipped / "own.toml").read_text().replace("self_run = true", "self_run = false")
+    (shipped / "own.toml").write_text(text)
+    shutil.rmtree(locked / "results/mini/locks")
+    kvexp(locked, "lock", "mini")
+    said, holds = verified(locked)
+    assert holds["stamps"] is True
+    assert ceremony.evidence(locked)["grade"] == 1
+    assert "UNWITNESSED" in said
+    assert "a change of a sealed file, which a reviewer sees" in " ".join(said.split())
+    said = " ".join(analysis(locked, code=0).split())
+    assert said.startswith("study mini, UNWITNESSED:")
+    assert "an authority pinned by this repository, not one that kvexp ships" in said
 
 
 def test_4_results_computed_first_and_headers_wrapped_later(fresh):
@@ -146,10 +171,13 @@ def test_10_a_log_is_edited_before_the_lock(unlocked):
 
 
 def test_11_a_log_is_edited_after_the_lock(locked):
+    verified(locked)
     shard = ceremony.shard(locked)
     edit(shard / "generations.jsonl", lambda row: {**row, "score_value": 1.0})
     close_again(shard)
     said = analysis(locked, code=4)
+    assert f"does not count: results/mini/mini/{shard.name} was changed after it was written" in flat(said)
+    assert " hold, " not in said
     assert f"{shard.parent.name}/{shard.name}/generations.jsonl" in said
     assert verified(locked, code=4)[1]["lock mini"] is False
 
@@ -183,11 +211,21 @@ def test_12_a_shard_is_left_away(unlocked):
 
 def test_13_a_threshold_is_moved(locked):
     path = locked / "preregistration/mini/R.toml"
-    path.write_text(path.read_text().replace("tax < 0.03", "tax < -0.9"))
-    verified(locked, code=4)
+    text = path.read_text()
+    path.write_text(text.replace("tax < 0.03", "tax < -0.9"))
+    said, holds = verified(locked, code=4)
+    assert holds["copy of R"] is None
+    assert "preregistration/mini is not what was locked with the logs (R.toml)" in flat(said)
+    said = flat(analysis(locked, code=4))
+    assert "preregistration/mini differs from what was locked with the logs (R.toml)" in said
+    path.write_text(text)
+    said = flat(analysis(locked, code=0))  # what was found during the edit is no longer so
+    assert "preregistration/mini/R.toml was changed after it was written; run kvexp verify mini" in said
     beside = locked / "results/mini/locks/registration/R.toml"
-    shutil.copyfile(path, beside)
-    assert "R.toml" in analysis(locked, code=4)
+    beside.write_text(text.replace("tax < 0.03", "tax < -0.9"))
+    said = analysis(locked, code=4)
+    assert "changed  results/mini/locks/registration/R.toml" in said  # and not where it is as it was
+    assert "preregistration/mini/R.toml" not in said
 
 
 def test_14_a_module_is_shadowed(locked, tmp_path):
@@ -284,8 +322,10 @@ def test_attempts_from_before_the_stamp_do_not_count(fresh):
     kvexp(fresh, *RUN)
     kvexp(fresh, "lock", "mini")
     assert "they will not count" in kvexp(fresh, "stamp", "mini", "R", "--own")
-    _, holds = verified(fresh)
+    said, holds = verified(fresh)
     assert holds["R before its data"] is None
+    assert holds["existing data of R"] is None
+    assert "said to be before-creation, but 2 attempts of its suites were made before the seal" in flat(said)
     assert "PREVIEW KILLED" in analysis(fresh, code=0)
     verified(fresh, "--replay", "6", "--seed", "1", code=4)
 

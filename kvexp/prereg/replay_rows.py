@@ -1,0 +1,81 @@
+"""Which rows of a study's logs are replayed, and whether they are rows that it can have."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvexp.errors import IntegrityError
+from kvexp.prereg.grid_change import config_changes
+from kvexp.records import Attempt, Generation
+from kvexp.replay.arm import Arm
+from kvexp.resolved import GenerationShard
+from kvexp.shard_log import GENERATIONS, read_state
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A row, and what it was made with."""
+
+    shard: GenerationShard
+    attempt: Attempt
+    arm: Arm
+    row: Generation
+
+    @property
+    def place(self) -> str:
+        row = self.row
+        where = f"{row.suite} {row.model} {row.task} {row.example_id}"
+        return f"{where} {row.arm} {row.condition} {row.budget:g} seed {row.seed}"
+
+
+def ticket(seed: int, row: Generation) -> bytes:
+    """The rows with the smallest tickets are chosen: a random sample that no order of files changes."""
+    return hashlib.sha256(json.dumps(["replay", seed, *row.key]).encode()).digest()
+
+
+def refuse_unknown_shards(results: Path, made: list[GenerationShard], words: str) -> None:
+    """Raises IntegrityError for a log of no shard; `words`: what the command lacks, or nothing."""
+    known = {(shard.suite, shard.shard_id) for shard in made}
+    for suite in sorted({shard.suite for shard in made}):
+        for log in sorted((results / suite).glob(f"*/{GENERATIONS}")):
+            if (suite, log.parent.name) not in known:
+                raise IntegrityError(
+                    f"{log} belongs to no shard of the study: replay under the overrides that it was run "
+                    f"with{words}, or move its folder away"
+                )
+
+
+def random_rows(results: Path, shard: GenerationShard, words: str) -> Iterator[Logged]:
+    """The rows of a shard whose keep sets depend on the anchor.
+
+    Raises IntegrityError for a row that the shard does not expect, and for an attempt that was configured
+    otherwise; `words`: what the command lacks, or nothing.
+    """
+    folder = results / shard.suite / shard.shard_id
+    state = read_state(folder, shard.log)
+    attempts = {attempt.number: attempt for attempt in state.attempts}
+    for attempt in attempts.values():
+        # Code may have been amended since; what a row was asked to be may not.
+        if changes := config_changes(attempt.config, json.loads(json.dumps(shard.resolved()))):
+            raise IntegrityError(
+                f"attempt {attempt.number} of {folder} was made under another configuration than the study "
+                f"has now ({'; '.join(changes)}): replay under the overrides that it was run with{words}"
+            )
+    expected = set(shard.keys())
+    arms = {(a.name, a.condition, a.budget, a.seed): a for a in shard.places()}
+    for key, row in state.rows.items():
+        if not isinstance(row, Generation) or key not in expected:
+            raise IntegrityError(
+                f"{folder / shard.log} holds a row that its shard does not expect "
+                f"({' '.join(map(str, key))}): restore the log"
+            )
+        arm = arms[row.arm, row.condition, row.budget, row.seed]
+        if _is_drawn(arm):
+            yield Logged(shard, attempts[row.attempt], arm, row)
+
+
+def _is_drawn(arm: Arm) -> bool:
+    """Whether its keep sets depend on the anchor; where the whole cache is the budget none does."""
+    return arm.design.is_random and arm.budget is not None and arm.budget < 1

@@ -1,0 +1,35 @@
+"""`kvexp lock`: close suites, whose logs are complete, or locked as they are for a reason."""
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from kvexp.errors import ConfigError
+from kvexp.prereg.lock import LockFiles, lock
+from kvexp.prereg.verbs.opened import opened, short
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
+    """Lock the suites that are named, by default all of the study."""
+    study = opened(parsed)
+    home, suites = study.home, study.names or study.selection.chosen["suite"]
+    owners = {suite: one for one in home.registrations() for suite in one.content.suites}
+    for name in suites:
+        if name not in owners:
+            known = ", ".join(sorted(owners)) or "none"
+            raise ConfigError(
+                f"no registration in {home.prefix} lists the suite {name!r} (they list {known}), so nothing "
+                "would judge its logs"
+            )
+    for name in suites:
+        files = LockFiles(home.results, name)
+        if files.is_locked and not parsed.again:
+            console.print(Text(f"{name}: locked already, {short(files.manifest)}"))
+            continue
+        made = lock(home, owners[name], name, parsed.incomplete)
+        console.print(
+            Text(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {short(files.manifest)}")
+        )
+    console.print(Text(f"next: {home.command('stamp')}, then {home.command('verify')}"))
+    return 0

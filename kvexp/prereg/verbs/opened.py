@@ -1,0 +1,62 @@
+"""What a registration verb is about: the study, the home of its registrations, and the names after it."""
+
+import argparse
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvexp.compose import Selection, project_root, select
+from kvexp.errors import ConfigError
+from kvexp.prereg.forms import COPIED
+from kvexp.prereg.home import Home, home_of, refuse_borrowed
+from kvexp.prereg.seal import read_manifest
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A study, opened by the words of a command."""
+
+    selection: Selection
+    home: Home
+    names: list[str]  # of registrations or suites
+
+
+def opened(parsed: argparse.Namespace, copy: bool = False) -> Opened:
+    """`copy`: its registrations are copied beside its results first, to be sealed there."""
+    names = [word for word in parsed.overrides if "=" not in word]
+    overrides = [word for word in parsed.overrides if "=" in word]
+    if not any(word.startswith("study=") for word in overrides):
+        if not names:
+            raise ConfigError(f"say which study: kvexp {parsed.called} STUDY")
+        overrides.insert(0, f"study={names.pop(0)}")
+    root = project_root()
+    selection = select(overrides, root)
+    home = home_of(selection, root, overrides)
+    if copy:
+        _copy(home, root / "results" / selection.study.name / COPIED)
+        home = home_of(selection, root, overrides)
+    if any((home.folder / "seals").glob("*.sha256")):
+        refuse_borrowed(home)
+    return Opened(selection, home, names)
+
+
+def _copy(home: Home, target: Path) -> None:
+    """Registrations alone: a copy is sealed anew."""
+    if target.is_dir():
+        return
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    temporary.mkdir(parents=True)
+    for path in sorted(home.folder.glob("*.toml")):
+        shutil.copyfile(path, temporary / path.name)
+    temporary.rename(target)
+
+
+def short(manifest: Path) -> str:
+    """The digest of a manifest, as it is shown."""
+    return read_manifest(manifest).digest[:12]
+
+
+def relative(home: Home, path: Path) -> str:
+    """A file as it is named from the repository's root."""
+    return path.relative_to(home.root).as_posix()
