@@ -6,7 +6,7 @@ No seal covers this module or what it imports, and no verdict reads any of it.
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import attention, descriptive, details_as_json, posthoc
+from analysis import attention, descriptive, details_as_json, paper, posthoc
 from analysis.attention import Attention
 from analysis.details import Details, details_of
 from analysis.load import Study
@@ -15,6 +15,7 @@ from analysis.parts import Part
 from analysis.report import browser
 from analysis.report.page import page
 from analysis.scope import Scope
+from analysis.tables.attention import tables_of
 from analysis.text import to_text
 from analysis.verdict import write
 from analysis.verdict.report import Report
@@ -57,6 +58,12 @@ def of(report: Report) -> Description:
     suites = list(attention.describe(report.study, report.registrations))
     builders = (*descriptive.BUILDERS, *posthoc.BUILDERS)
     parts = [part for build in builders if (part := build(scope)) is not None]
+    tables = [
+        *(table for part in parts for table in part.tables),
+        *(t for one in suites for t in tables_of(one)),
+    ]
+    last = paper.beside(tables, scope)
+    parts += [] if last is None else [last]
     return Description(report.study, sections, suites, parts, report.unplanned, report.is_blind)
 
 
