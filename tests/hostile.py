@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kvexp import records
-from kvexp.prereg.forms import Check, Evidence, LockEvidence, Look, SealEvidence, Stamp
+from kvexp.prereg.forms import AttemptEvidence, Check, Evidence, LockEvidence, Look, SealEvidence, Stamp
 from tests import planted
 from tests.planted import SHORT
 
@@ -55,22 +55,14 @@ def text(number: int) -> str:
     return HARM[number % len(HARM)] + STRANGE + NUL + (LONG_WORD if number % 7 == 0 else "")
 
 
-def evidence(
-    results: Path,
-    ids: list[str],
-    *,
-    seal: str | None = None,
-    locks: dict[str, str] | None = None,
-    checks: list[Check] | None = None,
-) -> None:
-    """An evidence.json about registrations, harmful in every sentence; witnessed if they are sealed."""
+def evidence(ids: list[str]) -> Evidence:
+    """Evidence about registrations without seals, harmful in every sentence."""
     words = " ".join(HARM)
-    grade = 0 if seal is None else 2
     stamp = Stamp(
         trust=words,
         witness=words,
         root_sha256="0" * 64,
-        grade=grade,
+        kind="self-run",
         time="2026-11-01T00:00:00Z",
         serial="1",
         anchor="a" * 64,
@@ -79,35 +71,46 @@ def evidence(
         SealEvidence(
             id=name,
             title=words,
-            seal=seal,
+            seal=None,
             existing_data="after-analysis",
             parent=None,
             commit=None,
             differences=[words],
             stamps=[stamp],
-            grade=grade,
+            grade=1,
             anchor="unanchored",
         )
         for name in ids
     ]
-    locked = [
-        LockEvidence(suite=suite, manifest=one, incomplete=words, differences=[], stamps=[stamp], grade=grade)
-        for suite, one in (locks or {}).items()
-    ]
+    lock = LockEvidence(suite=SHORT, manifest=None, incomplete=words, differences=[words], stamps=[], grade=0)
+    attempt = AttemptEvidence(
+        suite=SHORT,
+        shard_id=SHORT,
+        number=1,
+        rows=1,
+        is_closed=True,
+        counts=False,
+        reason=words,
+        started_at=words,
+        host=words,
+        git_commit=words,
+        git_dirty=None,
+    )
     look = Look(at=words, user=words, suites=[SHORT], claims=[words], rows=1, verdicts_sha256="0" * 64)
-    found = Evidence(
+    return Evidence(
         study="embedded",
-        grade=grade,
+        home="preregistration/embedded",
+        read={},
+        grade=1,
         seals=seals,
         amendments=[],
-        attempts=[],
-        locks=locked,
+        attempts=[attempt],
+        locks=[lock],
         looks=[look],
         replay=None,
-        checks=checks or [Check(name=words, holds=None, words=words)],
+        checks=[Check(name=words, holds=None, words=words)],
         cannot=[words],
     )
-    (results / "evidence.json").write_bytes(records.encode(found) + b"\n")
 
 
 def _registration(body: str) -> str:

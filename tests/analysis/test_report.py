@@ -14,18 +14,20 @@ from analysis import cli, posthoc
 from analysis.parts import Part, Picture
 from analysis.report.svg import inline
 from analysis.report.templating import anchor
+from analysis.sealed.evidence import Shown
 from analysis.tables.base import Column, Table
 from kvexp import records
 from kvexp.prereg.forms import Check
 from kvexp.prereg.seal import read_manifest
 from tests import hostile
 from tests.analysis import sealing
+from tests.analysis.test_evidence import evidence
 from tests.planted import SHORT
 
 VOID = set("area base br col embed hr img input link meta source track wbr".split())
 DRAWN = set("svg g defs path rect circle line text tspan use clipPath symbol title desc".split())
 KNOWN = DRAWN | set(
-    "html head meta title style body a header p h1 h2 h3 span ul li nav details summary main section div "
+    "html head meta title style body a header p h1 h2 h3 h4 span ul li nav details summary main section div "
     "table caption thead tbody tr th td code strong dl dt dd script figure figcaption".split()
 )
 NUMBER = re.compile(r"\d\.\d{3}")
@@ -151,8 +153,9 @@ def few(quick, tmp_path_factory):
 def harmful(few, tmp_path_factory):
     """A hostile study, analysed."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few)
-    hostile.evidence(results, ["R"])
-    assert cli.main([str(results), "--registration", str(home)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "read_evidence", lambda *_: Shown(hostile.evidence(["R"])))
+        assert cli.main([str(results), "--registration", str(home)]) == 0
     return results, home
 
 
@@ -204,8 +207,9 @@ def test_hostile_text_is_text(harmful):
     assert not re.search("[\u2028\u2029\u202e\u200b\ufeff\x00\x1b]", text)
 
 
-def test_the_same_logs_give_the_same_bytes(harmful, tmp_path):
+def test_the_same_logs_give_the_same_bytes(harmful, tmp_path, monkeypatch):
     results, home = harmful
+    monkeypatch.setattr(cli, "read_evidence", lambda *_: Shown(hostile.evidence(["R"])))
     other = tmp_path / "elsewhere"
     assert cli.main([str(results), "--registration", str(home), "--out", str(other)]) == 0
     assert (other / "report.html").read_bytes() == (results / "report.html").read_bytes()
@@ -273,23 +277,35 @@ def test_contradictions_are_listed(run, whole):
     assert any(words.endswith("INVALID") for words in page.texts("span", **{"class": "state"}))
 
 
-def test_a_sealed_and_witnessed_study_carries_no_mark_and_shows_its_evidence(run, whole, few, tmp_path):
-    home = shutil.copytree(few, tmp_path / "home")
-    sealing.put_under(whole, [SHORT], sealing.seal(whole, home, "R"))
-    sealing.lock(whole, home, "R", SHORT)
-    about = read_manifest(home / "seals" / "R.sha256").digest
-    lock = read_manifest(whole / "locks" / f"{SHORT}.sha256").digest
+@pytest.mark.slow
+def test_a_sealed_and_witnessed_study_carries_no_mark_and_shows_its_evidence(run, locked, home):
     checks = [
         Check(name="clock", holds=None, words="the clocks agree"),
         Check(name="a", holds=True, words="b"),
     ]
-    hostile.evidence(whole, ["R"], seal=about, locks={SHORT: lock}, checks=checks)
-    page, text = run(whole, registration=home)
+    evidence(locked, checks=checks)
+    page, text = run(locked, registration=home)
     assert page.texts("span", **{"class": "mark"}) == []
     assert "PREVIEW" not in text
-    assert "cannot be told: clock: the clocks agree" in page.texts("li")
+    assert "open: clock: the clocks agree" in page.texts("li")
     assert "holds: a: b" in page.texts("li")
-    assert any(about[:12] in words for words in page.texts("table") if words.startswith("Seals"))
+    seal = read_manifest(home / "seals" / "R.sha256").digest[:12]
+    (table,) = [words for words in page.texts("table") if words.startswith("Seals")]
+    assert f"R {seal} 2026-11-01T10:00:00Z by CN=A public authority (digicert, serial c0de)" in table
+
+
+def test_an_amendment_is_a_mark_and_says_why(run, whole, few, tmp_path):
+    home = shutil.copytree(few, tmp_path / "home")
+    sealing.put_under(whole, [SHORT], sealing.seal(whole, home, "R"))
+    sealing.amend(whole, home, "R")
+    page, text = run(whole, registration=home)
+    assert page.texts("span", **{"class": "mark"}) == ["PREVIEW", "UNWITNESSED", "AMENDED AFTER DATA"]
+    facts = dict(zip(page.texts("dt"), page.texts("dd"), strict=True))
+    assert (facts["why"], facts["data seen"]) == ("a wrong constant", "the verdicts")
+    assert facts["stage"].startswith("amended after data, 3 attempts")
+    assert "changed analysis/decide.py" in facts["files"]
+    assert "git worktree add" in text
+    assert "suite embedded-1k is not locked" in text
 
 
 def test_a_blind_run_says_so_and_says_no_verdict(whole, tmp_path, few, capsys):

@@ -12,6 +12,7 @@ import pytest
 
 from analysis import cli
 from analysis.report import __main__ as answers
+from analysis.sealed.evidence import Shown
 from tests import hostile, planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,8 +80,9 @@ def few_draws(tmp_path_factory):
 def harmful(few_draws, tmp_path_factory):
     """Both pages of a study whose every text means harm."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few_draws)
-    hostile.evidence(results, ["R", "S"])
-    return pages_of(results, results, home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
+        return pages_of(results, results, home)
 
 
 @pytest.fixture(scope="session")
