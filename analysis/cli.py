@@ -117,9 +117,10 @@ def _decide(results: Path, options: argparse.Namespace) -> Report:
     study = _with_locks(study, locked)
     if options.blind:
         study = blind.blinded(study, found)
-    report = analyse(
-        study, found, Bound(by_id, locked, shown, tuple(notes(folders, by_id))), is_blind=options.blind
-    )
+    told = tuple(notes(folders, by_id))
+    has_file = (REPOSITORY / "conf" / "study" / f"{study.name}.yaml").is_file()
+    bound = Bound(by_id, locked, shown, told, has_file)
+    report = analyse(study, found, bound, is_blind=options.blind)
     shadows.check(REPOSITORY, ids)  # the files of the claims are loaded now
     return report
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import populations
+from analysis import populations, statistics
 from analysis.data import Data, Parameters
 from analysis.decide import not_planned, problems_touching
 from analysis.load import Study
@@ -46,6 +46,7 @@ class Induced:
     Attributes:
         every: among all that it answers.
         dependent: among the context-dependent examples alone.
+        shift: dependent minus every, paired.
     """
 
     model: str | None
@@ -54,6 +55,7 @@ class Induced:
     budget: float
     every: Estimate
     dependent: Estimate
+    shift: Estimate
 
 
 @dataclass(frozen=True)
@@ -134,13 +136,15 @@ class _Join:
             answered = here[here["full_success"]]
             depends = answered[~answered["control_success"]]
             lost = self._arm_lacks(here) or self._full_lacks(here)
+            without = lost or self._control_lacks(here)
             yield Induced(
                 model,
                 str(place["arm"]),
                 str(place["condition"]),
                 float(place["budget"]),
                 every=self._rate(answered, ~answered["success"], lost),
-                dependent=self._rate(depends, ~depends["success"], lost or self._control_lacks(here)),
+                dependent=self._rate(depends, ~depends["success"], without),
+                shift=self._shift(depends, answered, without),
             )
 
     def _rate(self, rows: pd.DataFrame, positive: pd.Series, lost: str) -> Estimate:
@@ -148,6 +152,13 @@ class _Join:
         if lost:
             return Estimate(None, undefined=lost)
         return self._data.estimate(self._data.rate(rows.assign(positive=positive)))
+
+    def _shift(self, some: pd.DataFrame, every: pd.DataFrame, lost: str) -> Estimate:
+        """Failures among some rows minus failures among all, on the same resamples."""
+        if lost:
+            return Estimate(None, undefined=lost)
+        rates = [self._data.rate(rows.assign(positive=~rows["success"])) for rows in (some, every)]
+        return self._data.estimate(statistics.difference(*rates))
 
     def _arm_lacks(self, rows: pd.DataFrame) -> str:
         if problems_touching(self._study, rows):

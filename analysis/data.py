@@ -213,7 +213,9 @@ class Data:
             return rows, "the population has no such row", ""
         if lost > self._plan.undefined_rows_max * len(rows):
             return rows, f"{names} undefined in {lost} of {len(rows)} rows", ""
-        return rows[defined], "", f"{lost} rows without {names} left out" if lost else ""
+        if not lost:
+            return rows, "", ""
+        return rows[defined], "", f"{lost} rows without {names} left out"
 
     def _auc_of(self, rows: pd.DataFrame, score: Floats, note: str, within: bool) -> Statistic:
         stratum = strata(rows, WITHIN) if within else None

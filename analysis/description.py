@@ -1,4 +1,4 @@
-"""Everything descriptive, made after the verdicts: details.json, details.md, tables and figures.
+"""Everything descriptive, made after the verdicts: details.json, details.md, tables, figures, report.html.
 
 No seal covers this module or what it imports, and no verdict reads any of it.
 """
@@ -6,13 +6,16 @@ No seal covers this module or what it imports, and no verdict reads any of it.
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import attention, descriptive, details_as_json, posthoc
+from analysis import attention, descriptive, details_as_json, paper, posthoc
 from analysis.attention import Attention
-from analysis.details import Details, describe
+from analysis.details import Details, details_of
 from analysis.load import Study
 from analysis.outputs import outputs
 from analysis.parts import Part
+from analysis.report import browser
+from analysis.report.page import page
 from analysis.scope import Scope
+from analysis.tables.attention import tables_of
 from analysis.text import to_text
 from analysis.verdict import write
 from analysis.verdict.report import Report
@@ -44,25 +47,34 @@ def make(report: Report, out: Path | None) -> str:
     """Describe, write all files below `out` or say in one line what was not; returns what people see."""
     found = of(report)
     if out is not None:
-        _write(out, found)
+        _write(out, report, found)
     return to_text(found, is_full=False)
 
 
 def of(report: Report) -> Description:
     """Describe the study of a report."""
-    sections = [Section(one, describe(report.study, one)) for one in report.registrations]
-    suites = list(attention.describe(report.study, report.registrations))
     scope = Scope(report)
+    sections = [Section(one, details_of(scope, one)) for one in report.registrations]
+    suites = list(attention.describe(report.study, report.registrations))
     builders = (*descriptive.BUILDERS, *posthoc.BUILDERS)
     parts = [part for build in builders if (part := build(scope)) is not None]
+    tables = [
+        *(table for part in parts for table in part.tables),
+        *(t for one in suites for t in tables_of(one)),
+    ]
+    last = paper.beside(tables, scope)
+    parts += [] if last is None else [last]
     return Description(report.study, sections, suites, parts, report.unplanned, report.is_blind)
 
 
-def _write(folder: Path, found: Description) -> None:
+def _write(folder: Path, report: Report, found: Description) -> None:
     try:
         write.replace(folder / "details.json", details_as_json.to_json(found))
         write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
-        for name, content in outputs(found.attention, found.parts):
+        files = dict(outputs(found.attention, found.parts))
+        for name, content in files.items():
             write.put(folder / name, content)
+        answers = browser.beside(folder, report.study)
+        write.replace(folder / "report.html", page(report, found, files, answers))
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

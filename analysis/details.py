@@ -16,7 +16,7 @@ from analysis.control import Controlled, controlled
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
 from analysis.load import Study
-from analysis.scope import NO_ROWS
+from analysis.scope import NO_ROWS, Scope, Suite
 from analysis.statistics import Estimate
 from kvexp.prereg.registration import Details as Wanted
 from kvexp.prereg.registration import Label, Population, Registered, seed
@@ -60,6 +60,17 @@ class Details:
     induced: tuple[Rate, ...]  # failures among what the full cache answers
     rescued: tuple[Rate, ...]  # successes among what it does not
     control: tuple[Controlled, ...] = ()  # suites beside the registered control; empty without one
+
+    def signals(self, suite: Suite, arm: str, label: Label, *, is_whole: bool = False) -> dict[str, PanelRow]:
+        """The panel's rows of one arm by signal: of the main tasks, or of all tasks of the suite."""
+        tasks = "all" if is_whole and suite.main != suite.tasks else "main"
+        asked = (suite.name, tasks, arm, label)
+        return {row.signal: row for row in self.panel if (row.suite, row.tasks, row.arm, row.label) == asked}
+
+
+def details_of(scope: Scope, registered: Registered) -> Details:
+    """What `describe` says, computed once for all who read it."""
+    return scope.once(f"details of {registered.content.id}", lambda: describe(scope.report.study, registered))
 
 
 def describe(study: Study, registered: Registered) -> Details:
@@ -139,13 +150,18 @@ def _rates(study: Study, registered: Registered, wanted: Wanted, suite: str, lab
 
 
 def _rate(study: Study, data: Data, rows: pd.DataFrame, label: Label) -> Estimate:
-    at = rows["full_at"].to_numpy(np.int64)
-    there = rows["present"].to_numpy(bool)
-    if populations.LABELS[label].needs_full:
-        there = there & study.table["present"].to_numpy(bool)[at] & (at >= 0)
-    if not there.all() or problems_touching(study, rows):
+    if not are_whole(study, rows, needs_full=populations.LABELS[label].needs_full):
         return Estimate(None, undefined=NO_ROWS)
     return data.estimate(data.rate(rows[rows["counts"]]))
+
+
+def are_whole(study: Study, rows: pd.DataFrame, *, needs_full: bool) -> bool:
+    """Whether all these labelled rows are there and sound, and their full rows if they are needed."""
+    at = rows["full_at"].to_numpy(np.int64)
+    there = rows["present"].to_numpy(bool)
+    if needs_full:
+        there = there & study.table["present"].to_numpy(bool)[at] & (at >= 0)
+    return bool(there.all()) and not problems_touching(study, rows)
 
 
 def _is_whole(study: Study, population: Population) -> bool:

@@ -1,7 +1,8 @@
 """What descriptive numbers look at: a report's suites with generations, and data on any part of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from analysis import populations
 from analysis.data import Data, Parameters
@@ -13,6 +14,7 @@ from kvexp.prereg.registration import Label, Population, Registered, seed
 from kvexp.records import Condition
 
 NO_ROWS = "rows are missing or invalid"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Scope:
         """Find the suites."""
         self.report = report
         self.suites = tuple(self._suites())
+        self._made = dict[str, Any]()
 
     def _suites(self) -> Iterator[Suite]:
         table = self.report.study.table
@@ -61,6 +64,12 @@ class Scope:
                 if arms and wanted is not None:
                     main = tuple(task for task in tasks if task in wanted.tasks)
                     yield Suite(name, registered, wanted, tasks, main, arms)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What several parts read: made by the first that asks, kept under a name of its own."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast(T, self._made[name])
 
     def lacks(self, population: Population) -> str:
         """Why nothing can be said of a population: rows, or full rows that its label needs, are not there."""

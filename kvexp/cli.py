@@ -26,7 +26,7 @@ from kvexp.terminal import printable
 TRACEBACK = "KVEXP_TRACEBACK"
 Verb = Callable[[argparse.Namespace, Console], int]
 # Verbs that name nothing but the study, no registration and no suite.
-ABOUT_A_STUDY = ("plan", "fetch", "submit", "status", "cancel", "account", "verdicts")
+ABOUT_A_STUDY = ("plan", "fetch", "submit", "status", "cancel", "account", "verdicts", "report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,12 +151,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
     )
-    verdicts.add_argument(
-        "--registration",
-        type=Path,
-        metavar="DIR",
-        help="folder of registrations (default: those of the study), unless they are locked with the logs",
-    )
+    pages = add("report", _report, "Verify a study, then write its verdicts and pages.", ONE, _overrides())
+    for judging in (verdicts, pages):
+        judging.add_argument(
+            "--registration",
+            type=Path,
+            metavar="DIR",
+            help="folder of registrations (default: the study's), unless they are locked with the logs",
+        )
     _add_registration_verbs(add, as_json)
     text = "Answer one question through chosen arms, beside their signals."
     attempt = add("try", _try, text, "--file FILE --question TEXT [OVERRIDE ...]", _overrides(is_study=False))
@@ -308,20 +310,23 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.prereg.home import home_of
+    from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
     home = home_of(selection, root)
     refuse_unstarted(home.results, parsed.overrides)
-    command = [sys.executable, "-m", "analysis", str(Path("results") / home.study)]
+    command = analysis_command("analysis", home, parsed.registration)
     command += ["--blind"] if parsed.blind else []
-    if parsed.registration is not None:  # the analysis runs in another folder
-        command += ["--registration", str(parsed.registration.absolute())]
-    elif home.prefix != f"preregistration/{home.study}":  # a renamed grid is judged by the claims it varies
-        command += ["--registration", home.prefix]
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.
     return subprocess.run(command + (["--json"] if parsed.json else []), cwd=root, check=False).returncode
+
+
+def _report(parsed: argparse.Namespace, console: Console) -> int:
+    from kvexp.report import report
+
+    return report(parsed, console)
 
 
 def _try(parsed: argparse.Namespace, console: Console) -> int:

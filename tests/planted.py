@@ -20,18 +20,9 @@ import msgspec
 import numpy as np
 
 from kvexp import records
-from kvexp.records import (
-    Attempt,
-    Cell,
-    CellKey,
-    Expected,
-    ExpectedCells,
-    Footer,
-    Generation,
-    Segment,
-    Timings,
-    WorldKey,
-)
+from kvexp.records import Attempt, Cell, CellKey, Expected, ExpectedCells, Generation, WorldKey
+from scripts.planting import rows as planting
+from scripts.planting.rows import DELTA, FLOOR, PROTOCOL, attempt, close, lines, write_shard
 
 SHORT, LONG, ATTENTION = "embedded-1k", "embedded-2k", "attention"
 TASKS = ("passcodes", "words", "facts")
@@ -54,18 +45,6 @@ INSTRUCT = (
     "llama-3.1-8b-instruct",
     "mistral-7b-instruct-v0.3",
 )
-# Signals that an arm does not have.
-ABSENT = {
-    "full": {"certificate", "evicted_mass", "margin"},
-    "streaming_llm": {"certificate", "evicted_mass", "margin"},
-    "h2o": {"certificate"},
-    "snapkv": {"certificate"},
-    "topk": {"certificate"},
-    "poisson": {"margin"},
-}
-DIGEST = "0" * 64
-DELTA, FLOOR = 0.1, 1e-9  # of the certificate
-PROTOCOL = {"delta": DELTA, "norm_floor": FLOOR, "sinks": 4, "recent": 32}
 
 
 def plan(
@@ -271,13 +250,8 @@ def write(
     shards: dict[tuple[str, str], list[Expected]] = defaultdict(list)
     for row in grid:
         shards[row.suite, row.shard_id].append(row)
-    for (suite, shard_id), rows in order(list(shards.items())):
-        shard = folder / suite / shard_id
-        shard.mkdir(parents=True)
-        (shard / "attempt-001.json").write_bytes(records.encode(attempt(shard_id, rows=rows)))
-        generations = [generation(row, world(row)) for row in order(rows)]
-        (shard / "generations.jsonl").write_bytes(lines(generations))
-        close(shard)
+    for _, rows in order(list(shards.items())):
+        write_shard(folder, rows, [generation(row, world(row)) for row in order(rows)])
     return folder
 
 
@@ -389,105 +363,14 @@ def resolved_cells(here: list[ExpectedCells], worlds: int | None = None) -> dict
     }
 
 
-def close(shard: Path) -> None:
-    """Write the footer that fits the log as it stands."""
-    names = ("generations.jsonl", "cells.jsonl")
-    data = next(shard / name for name in names if (shard / name).exists()).read_bytes()
-    rows = data.count(b"\n") - data.count(b'{"kind":"failed/1"')
-    first = json.loads((shard / "attempt-001.json").read_bytes())
-    footer = Footer(
-        shard_id=shard.name,
-        shard_digest=first["shard_digest"],
-        rows=rows,
-        sha256=hashlib.sha256(data).hexdigest(),
-        segments=[Segment(attempt=1, job_id=None, rows=rows)],
-        model_seconds=1.0,
-        ended_at="2026-11-01T00:00:00Z",
-    )
-    (shard / "footer.json").write_bytes(records.encode(footer))
-
-
-def attempt(shard_id: str, number: int = 1, *, rows: Iterable[Expected] = (), **changes: Any) -> Attempt:
-    """One process start that set out to answer these rows."""
-    config = changes.get("config", resolved(rows))
-    body = json.dumps(config, sort_keys=True, allow_nan=False)
-    fields: dict[str, Any] = {
-        "shard_id": shard_id,
-        "number": number,
-        "shard_digest": hashlib.sha256(body.encode()).hexdigest(),
-        "protocol_digest": "1" * 64,
-        "seal": None,
-        "anchor": "unanchored",
-        "git_commit": None,
-        "git_dirty": None,
-        "versions": {},
-        "host": "planted",
-        "slurm": {},
-        "model_digest": None,
-        "device": "cpu",
-        "dtype": "float32",
-        "threads": 1,
-        "started_at": "2026-11-01T00:00:00Z",
-        "config": config,
-    }
-    return Attempt(**{**fields, **changes})
-
-
-def resolved(rows: Iterable[Expected]) -> dict[str, Any]:
-    """A shard that expects these rows, one arm entry per place of the grid."""
-    rows = list(rows)
-    places = dict.fromkeys((row.arm, row.condition, row.budget, row.seed) for row in rows)
-    return {
-        "version": 1,
-        "protocol": PROTOCOL,
-        "example_ids": list(dict.fromkeys(row.example_id for row in rows)),
-        "arms": [
-            [
-                {"name": arm},
-                {
-                    "arm": arm,
-                    "conditions": [condition] * (condition is not None),
-                    "budgets": [budget] * (budget is not None),
-                    "seeds": [seed] * (seed is not None),
-                },
-            ]
-            for arm, condition, budget, seed in places
-        ],
-    }
-
-
 def generation(row: Expected, answer: dict[str, Any]) -> Generation:
     """A row with the given `success` and signals; everything else is filler."""
-    is_full, is_poisson = row.arm == "full", row.arm == "poisson"
-    absent = ABSENT.get(row.arm, set())
-    signals = {name: None if name in absent else answer.get(name) for name in records.SIGNALS}
+    signals = {name: answer.get(name) for name in records.SIGNALS}
     signals["output_logprob"] = -answer["output_logprob"]  # raw: large means confident
     if signals["margin"] is not None:
         signals["margin"] = -answer["margin"]
-    radius = signals["certificate"]
-    return Generation(
-        **{name: getattr(row, name) for name in row.__struct_fields__},
-        attempt=1,
-        n_context=900,
-        n_prompt=1000,
-        n_evictable=1000,
-        expected_kept=1000.0 * (row.budget or 1),
-        realised_kept=1000.0 * (row.budget or 1),
-        tail_kept=100.0 if is_poisson else None,
-        first_step_cached=300.0,
-        n_generated=8,
-        text="planted",
-        score_name=SCORES[row.task],
-        score_value=answer.get("score", float(answer["success"])),
-        **signals,
-        undefined={name: "planted" for name, value in signals.items() if value is None},
-        certificate_steps=None if radius is None else [radius / 2, radius],
-        zero_variance_cells=0 if is_poisson else None,
-        min_logit_gap=0.1,
-        seconds=Timings(prefill=1.0, plan=0.1, decode=1.0, decode_arms=8),
-        stopped_by="stop_token",
-        keep_digest=None if is_full else DIGEST,
-    )
+    score = answer.get("score", float(answer["success"]))
+    return planting.generation(row, SCORES[row.task], score, signals)
 
 
 def edit(line: bytes, **changes: Any) -> bytes:
@@ -505,11 +388,6 @@ def restate(path: Path, **changes: Any) -> Attempt:
     before = msgspec.json.decode(path.read_bytes(), type=records.Attempt)
     path.write_bytes(records.encode(msgspec.structs.replace(before, **changes)))
     return before
-
-
-def lines(rows: Iterable[msgspec.Struct]) -> bytes:
-    """JSON lines."""
-    return b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
 
 
 def _uniform(*key: Any) -> float:

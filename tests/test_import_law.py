@@ -75,7 +75,7 @@ LAW = (
     # msgspec comes with kvexp.records anyway; analysis decodes whole logs of its records at once.
     closed(
         "analysis",
-        *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "msgspec"),
+        *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "markupsafe", "msgspec"),
         *("kvexp.errors", "kvexp.records", "kvexp.terminal"),
         *("kvexp.prereg.registration", "kvexp.prereg.condition", "kvexp.prereg.seal"),
         *("kvexp.prereg.forms", "kvexp.prereg.chain", "kvexp.prereg.authorities", "kvexp.prereg.judged"),

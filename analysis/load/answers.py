@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
+from analysis.load.examples import ASKED, read_examples
 from analysis.load.grid import describe, key_of
 from analysis.load.lines import Lines
 from analysis.load.plan import Row, disagreement
@@ -23,10 +25,21 @@ COPIED = (
     "evicted_mass",
     "margin",
     "output_logprob",
+    "expected_kept",
     "realised_kept",
+    "tail_kept",
+    "n_context",
+    "n_prompt",
     "n_evictable",
     "n_generated",
 )
+# Of `Timings`, by the column that each becomes.
+TIMED = {
+    "prefill_seconds": "prefill",
+    "plan_seconds": "plan",
+    "decode_seconds": "decode",
+    "decode_arms": "decode_arms",
+}
 DERIVED = ("certificate_first", "certificate_mean")
 
 
@@ -82,8 +95,9 @@ class Answers:
             planned.rows.add(cast(Row, tuple(row)))
         self._present = np.zeros(len(table), bool)
         self._answered = np.zeros(len(table), bool)  # in whatever shard, closed or not
-        self._columns = {name: np.full(len(table), np.nan) for name in COPIED + DERIVED}
+        self._columns = {name: np.full(len(table), np.nan) for name in (*COPIED, *TIMED, *DERIVED, *ASKED)}
         self._score_name = np.full(len(table), None, object)
+        self._text = np.full(len(table), None, object)
 
     @property
     def suites(self) -> set[str]:
@@ -114,24 +128,39 @@ class Answers:
                 taken.append(row)
         if shard.is_closed and taken:
             self._copy(np.array(places), taken)
+            self._ask(shard.path.parents[1], np.array(places), taken)
 
     def table(self) -> pd.DataFrame:
-        """The grid with what was found."""
+        """The grid with what was found: COPIED, TIMED, DERIVED and ASKED as numbers, `text` as it stands."""
         return self._grid.assign(
             present=self._present,
             score_name=pd.Categorical(
                 self._score_name, sorted({name for name in self._score_name if name is not None})
             ),
             **self._columns,
+            text=self._text,
         )
 
     def _copy(self, at: Integers, rows: list[Generation]) -> None:
         for name in COPIED:
             self._columns[name][at] = np.array([getattr(row, name) for row in rows], np.float64)
+        for column, name in TIMED.items():
+            self._columns[column][at] = np.array([getattr(row.seconds, name) for row in rows], np.float64)
         steps = [row.certificate_steps for row in rows]
         self._columns["certificate_first"][at] = [s[0] if s else np.nan for s in steps]
         self._columns["certificate_mean"][at] = [_mean(s) if s else np.nan for s in steps]
         self._score_name[at] = [row.score_name for row in rows]
+        self._text[at] = [row.text for row in rows]
+
+    def _ask(self, results: Path, at: Integers, rows: list[Generation]) -> None:
+        """What the examples say; all rows of a shard are of one suite, model and task."""
+        asked = read_examples(results, rows[0].suite, rows[0].model, rows[0].task)
+        if not asked:
+            return
+        for name in ASKED:
+            # A null, as an example that is not there, is NaN.
+            values = [getattr(asked.get(row.example_id), name, None) for row in rows]
+            self._columns[name][at] = np.array(values, np.float64)
 
 
 def _mean(steps: list[float]) -> float:

@@ -23,6 +23,16 @@ def contradiction(row: Generation) -> str:
         return f"{unexplained[0]} is null without a reason in undefined"
     if needless := sorted(row.undefined.keys() - absent):
         return f"undefined gives a reason for {needless[0]}, which is there or is no signal"
+    return _kept_contradiction(row)
+
+
+def _kept_contradiction(row: Generation) -> str:
+    """Whether the sizes of the kept set lie within each other; they are means of float32 sums."""
+    for name in ("expected_kept", "realised_kept"):
+        if not 0 <= getattr(row, name) <= row.n_evictable * (1 + SLACK):
+            return f"{name} {getattr(row, name)} is not between 0 and {row.n_evictable} evictable tokens"
+    if row.tail_kept is not None and not 0 <= row.tail_kept <= row.realised_kept * (1 + SLACK):
+        return f"tail_kept {row.tail_kept} is not between 0 and {row.realised_kept} kept tokens"
     return ""
 
 

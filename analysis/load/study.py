@@ -36,7 +36,8 @@ class Study:
     Attributes:
         name: the folder's name, printable.
         table: one row per expected generation: the grid's columns (see `Grid`), `present` (bool),
-            `score_name`, and the columns COPIED and DERIVED of `answers` as float64.
+            `score_name`, the columns COPIED, TIMED, DERIVED and ASKED of `answers` as float64, `text` (str
+            or None).
         cells: one row per expected attention cell, sorted by key: suite, shard_id, model, task, example_id
             (categorical, sorted), budget (float64), seed, offset, layer, head (int64), present (bool), score
             (categorical), and NUMBERS of `measurements` as float64, `covered` as 0 or 1.

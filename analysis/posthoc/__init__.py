@@ -6,6 +6,15 @@ A `Part` has no verdict, and nothing here is imported before the verdicts are wr
 from collections.abc import Callable
 
 from analysis.parts import Part
+from analysis.posthoc.attribution import attribution
+from analysis.posthoc.disagreement import disagreement
+from analysis.posthoc.questions import questions
+from analysis.posthoc.recomputation import recomputation
 from analysis.scope import Scope
 
-BUILDERS: tuple[Callable[[Scope], Part | None], ...] = ()
+BUILDERS: tuple[Callable[[Scope], Part | None], ...] = (
+    questions,
+    attribution,
+    recomputation,
+    disagreement,
+)

@@ -32,6 +32,7 @@ class Seal:
         home: folder of the registration.
         where: how that is called from the root of the repository.
         study: whose results it was made for.
+        overrides: the words that shape its grid, beyond the study's file.
         steps: what came before it, in order.
         accepted: by seal id, the shards whose rows count.
         stamped: whether attempts must carry the anchor of a time stamp.
@@ -43,6 +44,7 @@ class Seal:
     home: Path
     where: str
     study: str
+    overrides: tuple[str, ...]
     steps: tuple[Step, ...]
     accepted: Mapping[str, Lines]
     stamped: bool
@@ -144,6 +146,7 @@ def _read(one: Registered, folders: Folders) -> Seal:
         home=home,
         where=folders.called(home),
         study=about.study,
+        overrides=tuple(about.overrides or ()),
         accepted=accepted(home, name),
         steps=tuple(steps(home, name)),
         stamped=is_stamped(home, name),

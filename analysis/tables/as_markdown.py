@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from analysis.tables.base import Table
 from kvexp.terminal import printable
 
-CAUTION = "Descriptive numbers; no verdict reads them."
 ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\|`*_"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -17,7 +16,7 @@ def to_markdown(table: Table) -> str:
 def _lines(table: Table) -> Iterator[str]:
     yield f"**{_escaped(table.title)}**"
     yield ""
-    yield CAUTION
+    yield _escaped(table.caution)
     if table.rows:
         head, *rows = table.shown()
         yield ""

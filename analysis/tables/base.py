@@ -8,6 +8,8 @@ from analysis.statistics import Estimate
 from kvexp.terminal import printable
 
 Value = str | int | float | Estimate | None
+CAUTION = "Descriptive numbers; no verdict reads them."
+NOT_ASKED = Estimate(None)  # there is no such number to have, as a signal that an arm does not log
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Table:
         remarks: what a reader must know to read the columns.
         is_tall: few rows of many columns: people see it turned, a line for each column.
         excerpt: the rows that people see where all are too many; machines get all.
+        caution: what the numbers are, in one sentence before them.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Table:
     remarks: tuple[str, ...] = ()
     is_tall: bool = False
     excerpt: tuple[tuple[Value, ...], ...] | None = None
+    caution: str = CAUTION
 
     def only(self, keys: Sequence[str], remarks: Sequence[str]) -> "Table":
         """The table with these columns alone, and with remarks that fit them."""
@@ -81,7 +85,7 @@ def shown(value: Value, column: Column) -> str:
     """One value as people see it."""
     if isinstance(value, Estimate):
         if value.value is None:
-            return "undefined"
+            return "undefined" if value.undefined else "-"
         if value.lo is None or value.hi is None or not column.has_interval:
             return digits(value.value, column.form)
         low, high = digits(value.lo, column.form), digits(value.hi, column.form)

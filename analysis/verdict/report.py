@@ -1,5 +1,6 @@
 """The decided claims of a study with what they are bound to, and the exit code they earn."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,12 +26,14 @@ class Bound:
         locks: by suite.
         shown: the evidence.
         notes: where things do not lie as their names say, one sentence each.
+        has_file: whether the study's name is that of a file in conf/study, which commands can name.
     """
 
     seals: Mapping[str, Seal] = field(default_factory=dict)
     locks: Mapping[str, Locked] = field(default_factory=dict)
     shown: Shown = field(default_factory=Shown)
     notes: tuple[str, ...] = ()
+    has_file: bool = True
 
     def is_locked(self, suite: str) -> bool:
         """Whether the logs of a suite are closed, and are those that were closed."""
@@ -119,7 +122,19 @@ class Report:
         """What to type to get the missing rows, one command per suite that is not locked."""
         wanted = {*(part.suite for part in answer.missing), *answer.unplanned}
         suites = sorted(wanted - self.bound.locks.keys())
-        return [f"kvexp submit study={self.study.name} suite={suite}" for suite in suites]
+        return [self._submit(suite) for suite in suites]
+
+    def _submit(self, suite: str) -> str:
+        name, bound = self.study.name, self.bound
+        study = [f"study={name}"] if bound.has_file else ["study=STUDY", f"study.name={name}"]
+        seals = [bound.seals[id_] for id_ in self._owners(suite) if id_ in bound.seals]
+        # Without a seal nothing here knows them: a reader of the capitals does.
+        words = list(seals[0].overrides) if seals else [] if bound.has_file else ["OVERRIDES"]
+        return shlex.join(["kvexp", "submit", *study, f"suite={suite}", *words])
+
+    def _owners(self, suite: str) -> list[str]:
+        """The registration that lists a suite, if there is one."""
+        return [one.content.id for one in self.registrations if suite in one.content.suites]
 
     def _lacks_rows(self, registered: Registered) -> bool:
         """Whether rows are missing for which no verdict speaks: worlds, and suites without claims."""

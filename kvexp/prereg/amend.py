@@ -69,12 +69,14 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
     else:
         folder, grid = _keep(home, selection, one, reason)
     statement = read_amendment(folder)
+    about = Seals(folder, one.content.id).read_about()
+    data_seal = (about.data_seal or old.digest) if statement.attempts else None
+    # Before stamps go: without files that git tracks, the new seal could name no commit.
+    new = draft(home, selection, one, amends=old.digest, data_seal=data_seal)
     for path in seals.files:
         if path.suffix in STAMPS:  # they vouch for the seal before
             path.unlink()
-    about = Seals(folder, one.content.id).read_about()
-    data_seal = (about.data_seal or old.digest) if statement.attempts else None
-    draft(home, selection, one, amends=old.digest, data_seal=data_seal).write(home)
+    new.write(home)
     return Amended(statement, grid)
 
 

@@ -68,7 +68,7 @@ class Statistics(Strict, frozen=True, kw_only=True):
 class Details(Strict, frozen=True, kw_only=True):
     """What the descriptive tables look at; no verdict depends on it."""
 
-    tasks: Names  # the main tasks, without the needle anchor
+    tasks: list[Id] = []  # the main tasks, without the needle anchor; none: the suites have no main ones
     arm: Id  # the arm that carries the certificate
     signals: Names
     control: Id | None = None  # suite that asks the same examples without their context

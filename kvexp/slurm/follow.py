@@ -9,7 +9,7 @@ import submitit
 
 
 class Follow:
-    """Locks every suite that is complete, then verifies and analyses; the end of each is printed.
+    """Locks every suite that is complete, then verifies, analyses and writes the pages.
 
     Args:
         root: of the repository.
@@ -24,8 +24,7 @@ class Follow:
         for suite in self._suites:
             # Whatever is incomplete or unsealed stays open; the analysis says so.
             self._kvexp("lock", suite)
-        self._kvexp("verify")
-        code = self._kvexp("verdicts")
+        code = self._kvexp("report")
         if code:
             raise SystemExit(code)
         return "analysed"

@@ -10,7 +10,7 @@ from analysis import claims, cli
 from analysis.load import load
 from kvexp.prereg.registration import load_folder
 from tests import planted
-from tests.analysis import sealing
+from tests.analysis import sealing, varied
 from tests.planted import LONG, SHORT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,3 +151,10 @@ def run(home, capsys):
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="session")
+def varied_study(tmp_path_factory, quick):
+    """Rows that differ in all that descriptive numbers read; judged by few draws."""
+    registrations = load_folder(quick, claims.has_file)
+    return varied.write(tmp_path_factory.mktemp("varied") / "embedded", registrations)

@@ -8,9 +8,12 @@ import pytest
 
 from analysis import cli
 from analysis.control import controlled
+from analysis.descriptive.context_dependence import context_dependence
 from analysis.details import describe
 from analysis.load import load
+from analysis.scope import Scope
 from analysis.statistics.bootstrap import uniform_indices
+from analysis.verdict.report import Report
 from kvexp.prereg.registration import seed
 from tests import planted
 from tests.planted import CONTROL, INSTRUCT, PAPER, REAL, SIX, SIXTEEN
@@ -123,6 +126,7 @@ def test_intervals_equal_resamples_written_out(found, answers, of_paper):
         (row.every, induced_rows(answers, row, SIX, is_dependent=False)),
         (row.dependent, induced_rows(answers, row, SIX, is_dependent=True)),
     ]
+    found_rates = []  # of the two last cases, which are paired
     for estimate, rows in cases:
         hits = {}
         for (_, *cluster), hit in rows:
@@ -132,6 +136,35 @@ def test_intervals_equal_resamples_written_out(found, answers, of_paper):
         assert estimate.lo == pytest.approx(np.quantile(rates, 0.025), abs=1e-12)
         assert estimate.hi == pytest.approx(np.quantile(rates, 0.975), abs=1e-12)
         assert estimate.lo < estimate.value < estimate.hi
+        found_rates = [*found_rates[-1:], rates]
+    shifts = np.array(found_rates[1]) - np.array(found_rates[0])
+    assert row.shift.value == pytest.approx(row.dependent.value - row.every.value, abs=1e-12)
+    assert [row.shift.lo, row.shift.hi] == pytest.approx(np.quantile(shifts, [0.025, 0.975]), abs=1e-12)
+
+
+def test_the_part_has_the_same_numbers(found, paper_template, of_paper):
+    scope = Scope(Report(load(paper_template, {}), of_paper, []))
+    known, induced = context_dependence(scope).tables
+    keys = [column.key for column in induced.columns]
+    for row in induced.rows:
+        line = dict(zip(keys, row, strict=True))
+        model = None if line["model"] == "pooled" else line["model"]
+        place = (model, line["arm"], line["condition"], float(line["budget"]))
+        (own,) = [
+            one
+            for one in found[line["suite"]].induced
+            if (one.model, one.arm, one.condition, one.budget) == place
+        ]
+        numbers = (line["every"], line["dependent"], line["shift"])
+        assert numbers == (own.every, own.dependent, own.shift)
+        assert (line["rows"], line["dependent_rows"]) == (own.every.n, own.dependent.n)
+    assert len(induced.rows) == sum(len(one.induced) for one in found.values())
+    assert len(known.rows) == sum(len(one.known) for one in found.values())
+    assert {row[1] for row in induced.excerpt} == {"pooled"}
+
+
+def test_a_study_without_a_control_has_no_such_part(varied_study):
+    assert context_dependence(varied_study.scope) is None
 
 
 def test_a_threshold_moves_the_control_too(tmp_path, of_paper):
@@ -294,7 +327,15 @@ def test_it_stands_in_the_full_text_and_the_json_with_the_same_numbers(run, tmp_
         pooled = one["known"][-1]
         assert (pooled["model"], pooled["task"]) == (None, None)
         assert f"   {pooled['accuracy']['value']:.3f} [{pooled['accuracy']['lo']:.3f}, " in full
-        assert set(one["induced"][0]) == {"model", "arm", "condition", "budget", "every", "dependent"}
+        assert set(one["induced"][0]) == {
+            "model",
+            "arm",
+            "condition",
+            "budget",
+            "every",
+            "dependent",
+            "shift",
+        }
     assert "without context" not in out
     # The control evicts nothing, so it has an accuracy and no table of induced failures.
     assert "\naccuracy, no-context\n" in out

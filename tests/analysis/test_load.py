@@ -60,8 +60,16 @@ def test_the_table_holds_what_the_rows_say(whole, owners):
             assert row.certificate == told["certificate"]
             assert row.certificate_first == told["certificate"] / 2
             assert row.certificate_mean == told["certificate"] * 0.75
+            assert row.tail_kept == 100.0
         else:
             assert pd.isna(row.certificate)
+            assert pd.isna(row.tail_kept)
+        made = planted.generation(grid[key], told)
+        names = ("expected_kept", "n_context", "n_prompt", "text")
+        assert all(getattr(row, name) == getattr(made, name) for name in names)
+        for name in ("prefill", "plan", "decode"):
+            assert getattr(row, f"{name}_seconds") == getattr(made.seconds, name)
+        assert row.decode_arms == made.seconds.decode_arms
         full = table.iloc[row.full_at]
         same = ["suite", "model", "task", "example_id"]
         assert full["arm"] == "full"
@@ -382,6 +390,9 @@ def test_files_of_one_record_are_spelt_so_too(shard, whole, owners, name):
             "undefined gives a reason for entropy, which is there",
         ),
         ({"undefined": {"margin": "x", "mood": "x"}}, "undefined gives a reason for mood, which"),
+        ({"expected_kept": -1.0}, "expected_kept -1.0 is not between 0 and 1000 evictable tokens"),
+        ({"realised_kept": 1000.5}, "realised_kept 1000.5 is not between 0 and 1000 evictable tokens"),
+        ({"realised_kept": 99.0}, "tail_kept 100.0 is not between 0 and 99.0 kept tokens"),
     ],
 )
 def test_a_row_that_contradicts_itself_is_named(shard, whole, owners, changes, message):

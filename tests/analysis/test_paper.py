@@ -1,5 +1,7 @@
 """The paper's registrations against the grid that conf/ plans: every claim selects its rows alone."""
 
+import itertools
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +14,8 @@ from kvexp.compose import select
 from kvexp.grid import shards
 from kvexp.prepare import grid_bytes
 from kvexp.prereg.condition import State
+from scripts.make_planted_logs import PAPER as PAPER_TARGETS
+from scripts.planting.targets import read
 from tests import planted
 from tests.planted import INSTRUCT, PAPER, SIX, SIXTEEN
 
@@ -84,6 +88,17 @@ def test_the_control_asks_every_example_of_the_main_tasks(study, of_paper):
         places = {(row.arm, row.condition, row.budget) for row in one.induced}
         assert len(places) == (2 if one.suite == SIX else 3) * 6
         assert len(one.induced) == len(places) * 5
+
+
+def test_the_paper_is_planted_on_its_whole_grid(study):
+    """Rows of every place of the grid, but for the attention suite's cells."""
+    axes = ["suite", "model", "task", "arm", "condition", "budget", "seed"]
+    planned = study.table[axes].astype(object).fillna("").value_counts()
+    made = Counter()
+    for suite in read(PAPER_TARGETS).suite:
+        for model, task, place in itertools.product(suite.models, suite.tasks, suite.places()):
+            made[suite.name, model, task, *("" if part is None else part for part in place)] += suite.examples
+    assert made == planned.to_dict()
 
 
 def test_the_planted_grid_is_the_planned_one_in_small(study):

@@ -6,9 +6,11 @@ import pytest
 from analysis.data import Data
 from analysis.decide import answer, decide
 from analysis.load import load
-from kvexp.prereg.condition import State
+from kvexp.prereg.condition import State, parse
+from kvexp.prereg.reachable import Purse, fault
 from kvexp.prereg.registration import RegistrationError, Variant
 from tests import planted
+from tests.analysis.test_cells import HEADS
 from tests.planted import LONG, SHORT, World
 
 CLAIMS = ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
@@ -65,6 +67,24 @@ WORLDS = {
     ("S3", State.SURVIVED): World(induced=by_arm),
 }
 EXAMPLES = {("R1", State.NOT_MET): 6}
+
+
+def reachable(claim):
+    """The verdicts that numbers can give; a support that holds whenever the kill does not leaves two."""
+    if claim.support is None:
+        return {State.KILLED, State.SURVIVED}
+    either = parse(f"({claim.kill}) or ({claim.support})")
+    always = fault(either, None, claim.quantities, Purse()).startswith("every number fulfils")
+    return {State.KILLED, State.SURVIVED} | (set() if always else {State.NOT_MET})
+
+
+def test_every_reachable_verdict_is_planted(registrations, of_cells):
+    claims = {name: claim for one in (*registrations, of_cells) for name, claim in one.content.claim.items()}
+    planted_ones = {name: set() for name in claims}
+    for name, state in (*WORLDS, *HEADS):
+        planted_ones[name].add(state)
+    assert planted_ones == {name: reachable(claim) for name, claim in claims.items()}
+    assert reachable(claims["R3"]) == {State.KILLED, State.SURVIVED, State.NOT_MET}
 
 
 def question(registrations, claim_id):

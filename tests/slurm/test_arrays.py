@@ -27,7 +27,7 @@ def test_an_array_runs_every_shard_and_the_analysis_follows(kvexp, root, undistu
     assert answers(root) == undisturbed()
     assert {row["state"] for row in kvexp.status().values()} == {"complete"}
     (words,) = root.glob("slurm/logs/mini/*analysis/*.out")
-    assert "kvexp verdicts ended with" in words.read_text()
+    assert "kvexp report ended with" in words.read_text()
     footer = json.loads((log(root).parent / "footer.json").read_text())
     assert [segment["rows"] for segment in footer["segments"]] == [project.ROWS]
     assert footer["segments"][0]["job_id"].isdigit()

@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp.errors import ConfigError
+from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.chain import UNANCHORED
-from kvexp.prereg.forms import GRADES
 from kvexp.prereg.home import Home
 from kvexp.prereg.lock import LockFiles
 from kvexp.prereg.stamp import read_token, write_query
@@ -80,7 +80,7 @@ def _stamp(parsed: argparse.Namespace, home: Home, name: str, manifest: Path, co
         console.print(Text(f"{name}: there are attempts from before the stamp; they will not count"))
     console.print(
         Text(
-            f"{name}: stamped {token.time} by {printable(token.witness)}: {GRADES[token.grade]}; "
+            f"{name}: stamped {token.time} by {printable(token.witness)}: {KINDS[token.kind]}; "
             f"anchor {token.anchor[:12]}"
         )
     )

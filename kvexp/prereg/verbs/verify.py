@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp.compose import Selection
+from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
-from kvexp.prereg.forms import GRADES, WITNESSED, Evidence, Replayed
+from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
 from kvexp.records import encode
@@ -59,7 +60,7 @@ def _print(evidence: Evidence, console: Console) -> None:
             Text(f"{seal.id}  {digest}; existing data: {seal.existing_data}; {printable(seal.title)}")
         )
         for one in seal.stamps:
-            console.print(Text(f"   {one.time} by {printable(one.witness)} ({GRADES[one.grade]})"))
+            console.print(Text(f"   {one.time} by {printable(one.witness)} ({KINDS[one.kind]})"))
     for step in evidence.amendments:
         console.print(Text(f"{step.id}-{step.number}  amended {step.stage}: {printable(step.why)}"))
     for check in evidence.checks:

@@ -1,0 +1,169 @@
+"""The certificate cell by cell (sections 5 and 6.2): AUC for own failure by model, task and condition."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.data import Data
+from analysis.descriptive.rows import ALL, data_of, lacks_rows, names_in, picks, plain
+from analysis.parts import Part, Picture
+from analysis.pictures import no_picture, picture
+from analysis.scope import Scope, Suite, nothing
+from analysis.statistics import Estimate
+from analysis.tables.base import Column, Table, Value
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIGNAL = "certificate"
+CHANCE = 0.5
+COLUMNS = (
+    Column("suite", "suite"),
+    Column("model", "model"),
+    Column("task", "task"),
+    Column("condition", "condition"),
+    Column("failures", "failures"),
+    Column("successes", "successes"),
+    Column("auc", "AUC for own failure", "share", is_estimate=True),
+    Column("stratified", "stratified", "share", is_estimate=True),
+    Column("cell", "cell label", "share", is_estimate=True),
+)
+SUMMARY = (
+    Column("suite", "suite"),
+    Column("tasks", "tasks"),
+    Column("by", "cells are"),
+    Column("cells", "cells"),
+    Column("one_class", "of one class only", is_estimate=True),
+    Column("with_auc", "with an AUC", is_estimate=True),
+    Column("mean", "mean AUC", "share", is_estimate=True),
+    Column("lowest", "lowest", "share", is_estimate=True),
+    Column("highest", "highest", "share", is_estimate=True),
+    Column("above", "above .5", is_estimate=True),
+    Column("interval_above", "interval above .5", is_estimate=True),
+)
+REMARKS = (
+    "A cell pools what it does not name: conditions and budgets, budgets, always seeds. A cell in which all "
+    "answers fail or all succeed has no AUC.",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell; counts are None where rows are missing."""
+
+    suite: str
+    model: str
+    task: str
+    condition: str
+    failures: int | None
+    successes: int | None
+    auc: Estimate
+    stratified: Estimate
+    baseline: Estimate
+
+    @property
+    def is_one_class(self) -> bool:
+        """All rows are there, and all fail or none does."""
+        return self.failures == 0 or self.successes == 0
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Its line of the table."""
+        place = (self.suite, self.model, self.task, self.condition, self.failures, self.successes)
+        return (*place, self.auc, self.stratified, self.baseline)
+
+
+def cells(scope: Scope) -> Part | None:
+    """The arm that carries the certificate, every task of every suite."""
+    every, summary = list[tuple[Value, ...]](), list[tuple[Value, ...]]()
+    drawn = list[tuple[str, list[Cell]]]()
+    for suite in scope.suites:
+        if suite.wanted.arm in suite.arms:
+            data = data_of(scope, suite, "cells", [suite.wanted.arm], suite.tasks)
+            coarse = list(_cells(scope, data, suite, None))
+            fine = [
+                one for name in names_in(data.rows, "condition") for one in _cells(scope, data, suite, name)
+            ]
+            every += [one.values for one in (*coarse, *fine)]
+            words = "main" if suite.main else ALL
+            tasks = suite.main or suite.tasks
+            for by, found in (("model x task", coarse), ("model x task x condition", fine)):
+                summary.append((suite.name, words, by, *_summary([c for c in found if c.task in tasks])))
+            shown = sorted((c for c in coarse if c.task in tasks), key=lambda cell: (cell.task, cell.model))
+            drawn.append((suite.name, shown))
+    if not every:
+        return None
+    tables = (
+        Table("cells.summary", "Cells in which the certificate ranks failures", SUMMARY, tuple(summary)),
+        Table("cells", "AUC of the certificate, cell by cell", COLUMNS, tuple(every), REMARKS),
+    )
+    title = "In how many cells does the certificate see failure?"
+    return Part("cells", title, tables=tables, pictures=(_picture(drawn),))
+
+
+def _cells(scope: Scope, data: Data, suite: Suite, condition: str | None) -> Iterator[Cell]:
+    for model in names_in(data.rows, "model"):
+        for task in suite.tasks:
+            rows = data.rows[picks(data.rows, model=model, task=task, condition=condition)]
+            if len(rows):
+                yield _cell(scope, data, rows, (suite.name, model, task, condition or ALL))
+
+
+def _cell(scope: Scope, data: Data, rows: pd.DataFrame, place: tuple[str, str, str, str]) -> Cell:
+    if reason := lacks_rows(scope, rows):
+        lost = nothing(reason)
+        return Cell(*place, None, None, lost, lost, lost)
+    failures = int(rows["positive"].sum())
+    return Cell(
+        *place,
+        failures,
+        len(rows) - failures,
+        auc=data.estimate(data.auc(rows, SIGNAL)),
+        stratified=data.point(data.auc(rows, SIGNAL, within=True)),
+        baseline=data.point(data.cell_auc(rows)),
+    )
+
+
+def _picture(suites: Sequence[tuple[str, list[Cell]]]) -> Picture:
+    title = "AUC of the certificate for own failure, by task and model"
+    known = [(suite, found) for suite, found in suites if any(cell.auc.value is not None for cell in found)]
+    if not known:
+        reasons = (cell.auc.undefined for _, found in suites for cell in found)
+        return no_picture("cells", title, next(reasons, "there is no cell"))
+    counts = "; ".join(
+        f"{suite}: above .5 in {sum((cell.auc.value or 0) > CHANCE for cell in found)}, "
+        f"with its whole interval in {sum((cell.auc.lo or 0) > CHANCE for cell in found)}, "
+        f"of {sum(cell.auc.value is not None for cell in found)} cells"
+        for suite, found in known
+    )
+
+    def draw() -> "Figure":
+        from analysis.figures import cells
+
+        return cells.cells(known)
+
+    return picture("cells", title, f"The certificate ranks failures by model and task. {counts}.", draw)
+
+
+def _summary(found: Sequence[Cell]) -> tuple[Value, ...]:
+    """Everything but the number of cells is undefined as soon as one of them lacks rows."""
+    lost = next((cell.auc.undefined for cell in found if cell.failures is None), "")
+    if lost:
+        return (len(found), *[nothing(lost)] * 7)
+    known = [cell.auc for cell in found if cell.auc.value is not None]
+    values = np.array([auc.value for auc in known], np.float64)
+    singles = sum(cell.is_one_class for cell in found)
+    ends = [nothing("no cell has an AUC")] * 3
+    if len(values):
+        ends = [plain(float(value), len(values)) for value in (values.mean(), values.min(), values.max())]
+    counts = (singles, len(known))
+    above = (int((values > CHANCE).sum()), sum(auc.lo is not None and auc.lo > CHANCE for auc in known))
+    return (
+        len(found),
+        *(plain(count, len(found)) for count in counts),
+        *ends,
+        *(plain(count, len(known)) for count in above),
+    )

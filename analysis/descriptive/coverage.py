@@ -1,0 +1,197 @@
+"""Risk-coverage (sections 5 and 6.2): how wrong the answers are that a signal lets pass."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis import statistics
+from analysis.data import Data, clusters_of, ids_of
+from analysis.descriptive.rows import ALL, data_of, lacks_rows, plain, with_signal
+from analysis.parts import Part, Picture
+from analysis.pictures import no_picture, picture
+from analysis.remembered import remembered
+from analysis.scope import Scope, Suite, nothing
+from analysis.signals import risk
+from analysis.statistics import Estimate, Statistic
+from analysis.statistics.base import Bools, Floats
+from analysis.tables.base import Column, Table, Value, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CERTIFICATE, RIVAL = "certificate", "output_logprob"
+SHARE = 0.3  # section 5's coverage
+SHOWN = Column("error", "", "share", has_interval=False)
+GRID = tuple(round(0.05 * step, 2) for step in range(1, 21))
+COLUMNS = (
+    Column("suite", "suite"),
+    Column("tasks", "tasks"),
+    Column("signal", "ranked by"),
+    Column("rows", "answers"),
+    Column("error_30", "error at 30 % coverage", "share", is_estimate=True),
+    Column("error_100", "at 100 %", "share", is_estimate=True),
+    Column("gain_30", "at 30 % minus at 100 %", "share", is_estimate=True),
+    Column("area", "area under the curve", "share", is_estimate=True),
+    Column("versus_30", "at 30 %, certificate minus log-probability", "share", is_estimate=True),
+)
+CURVE = (
+    Column("suite", "suite"),
+    Column("tasks", "tasks"),
+    Column("signal", "ranked by"),
+    Column("coverage", "coverage", "share"),
+    Column("error", "error", "share", is_estimate=True),
+)
+REMARKS = (
+    "Answers of the arm that carries the certificate, all conditions, budgets and seeds; the lowest risk "
+    "passes first, ties share the last places. Error: share of failures among what passes. Area: mean of "
+    "the error over all coverages from one answer to all.",
+)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The answers of a suite ranked by one signal; curve and area are None where they are undefined."""
+
+    suite: str
+    tasks: str
+    signal: str
+    rows: int
+    at_share: Estimate
+    at_all: Estimate
+    gain: Estimate
+    area: Estimate
+    curve: Floats | None
+    reason: str = ""
+
+
+def coverage(scope: Scope) -> Part | None:
+    """Main tasks of every suite that has some, all tasks of the others."""
+    suites = [suite for suite in scope.suites if suite.wanted.arm in suite.arms]
+    rankings, summary = list[Ranking](), list[tuple[Value, ...]]()
+    for suite in suites:
+        found, versus = _of_suite(scope, suite)
+        rankings += found
+        summary += [
+            (one.suite, one.tasks, one.signal, one.rows, one.at_share, one.at_all, one.gain, one.area, versus)
+            for one in found
+        ]
+    if not rankings:
+        return None
+    curves = tuple(row for one in rankings for row in _curve_rows(one))
+    tables = (
+        Table(
+            "coverage",
+            "Error of the answers that pass, at 30 % and at full coverage",
+            COLUMNS,
+            tuple(summary),
+            REMARKS,
+        ),
+        Table("coverage.curve", "The whole risk-coverage curve", CURVE, curves, REMARKS),
+    )
+    return Part("coverage", "Does holding answers back help?", "", tables, (_picture(rankings),))
+
+
+def error_at(score: Floats, failed: Bools, share: float, rows: pd.DataFrame) -> Statistic:
+    """Failures among the share of the rows with the lowest score; rows tied at the cut share its places."""
+    wrong, passed = failed.astype(np.float64), np.zeros(len(failed))
+    # Gating the riskiest rows to "no failure" leaves the failures that pass, over all rows.
+    kept = statistics.gated(score, wrong, passed, 1 - share, clusters_of(rows), ids_of(rows))
+    return replace(kept, of=lambda weights: kept.of(weights) / share)
+
+
+def expected_errors(score: Floats, failed: Bools) -> Floats:
+    """Error among the k answers of lowest score for k = 1 ... n; within a tie its mean over all orders."""
+    order = np.argsort(score, kind="stable")
+    ordered, wrong = score[order], failed[order].astype(np.float64)
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    size = np.diff(np.append(starts, len(score)))
+    each = np.repeat(np.add.reduceat(wrong, starts) / size, size)
+    errors: Floats = np.cumsum(each) / np.arange(1, len(score) + 1)
+    return errors
+
+
+def _of_suite(scope: Scope, suite: Suite) -> tuple[list[Ranking], Estimate]:
+    words, tasks = ("main", suite.main) if suite.main else (ALL, suite.tasks)
+    data = data_of(scope, suite, "coverage", [suite.wanted.arm], tasks)
+    names = [name for name in (CERTIFICATE, RIVAL) if name in suite.wanted.signals]
+    place = (suite.name, words)
+    if reason := lacks_rows(scope, data.rows):
+        lost = nothing(reason)
+        rows = len(data.rows)
+        return [Ranking(*place, name, rows, lost, lost, lost, lost, None, reason) for name in names], lost
+    passing = {name: _passing(suite, data.rows, name) for name in names}
+    rankings = [_ranking(suite, data, place, name, passing[name]) for name in names]
+    return rankings, _versus(suite, data, passing)
+
+
+def _passing(suite: Suite, rows: pd.DataFrame, signal: str) -> Statistic:
+    """The error at SHARE on the rows that have the signal; read more than once."""
+    kept, reason = with_signal(suite, rows, signal)
+    if reason:
+        return statistics.undefined(reason, ids_of(rows))
+    return remembered(error_at(risk(kept, signal), kept["positive"].to_numpy(bool), SHARE, kept))
+
+
+def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str, passing: Statistic) -> Ranking:
+    rows, reason = with_signal(suite, data.rows, signal)
+    everything = data.rate(rows)
+    at_all = data.estimate(everything)
+    if reason:
+        lost = nothing(reason)
+        return Ranking(*place, signal, len(rows), lost, at_all, lost, lost, None, reason)
+    errors = expected_errors(risk(rows, signal), rows["positive"].to_numpy(bool))
+    return Ranking(
+        *place,
+        signal,
+        len(rows),
+        data.estimate(passing),
+        at_all,
+        data.estimate(statistics.difference(passing, everything)),
+        plain(float(errors.mean()), len(rows)),
+        errors,
+    )
+
+
+def _versus(suite: Suite, data: Data, passing: Mapping[str, Statistic]) -> Estimate:
+    """The paired difference on the answers that have both signals."""
+    if len(passing) < 2:
+        return nothing("the registration does not list both signals")
+    both = list(passing.values())
+    rows = data.rows[data.rows[list(passing)].notna().all(axis=1)]
+    if len(rows) < len(data.rows) and not any(one.undefined for one in both):
+        both = [_passing(suite, rows, name) for name in passing]
+    return data.estimate(statistics.difference(*both))
+
+
+def _curve_rows(one: Ranking) -> Iterator[tuple[Value, ...]]:
+    for share in GRID:
+        error = nothing(one.reason) if one.curve is None else plain(_at(one.curve, share), one.rows)
+        yield one.suite, one.tasks, one.signal, share, error
+
+
+def _at(curve: Floats, share: float) -> float:
+    """The error at a coverage, between whole numbers of answers on the line between them."""
+    passed = np.concatenate([[0.0], curve * np.arange(1, len(curve) + 1)])  # failures among the first k
+    place = share * len(curve)
+    return float(np.interp(place, np.arange(len(passed)), passed) / place)
+
+
+def _picture(rankings: Sequence[Ranking]) -> Picture:
+    title = "Error among the answers that pass, against coverage"
+    drawn = [one for one in rankings if one.curve is not None]
+    if not drawn:
+        return no_picture("coverage", title, rankings[0].reason)
+    at_share = "; ".join(
+        f"{one.suite}: {shown(one.at_share, SHOWN)} ranked by {one.signal}, {shown(one.at_all, SHOWN)} of all"
+        for one in drawn
+    )
+
+    def draw() -> "Figure":
+        from analysis.figures import coverage
+
+        return coverage.coverage(drawn)
+
+    return picture("coverage", title, f"Error among the 30 % of answers that pass first. {at_share}.", draw)

@@ -1,0 +1,224 @@
+"""Table 3 and figure 2: every signal of every arm against that arm's own and induced failures."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.details import details_of
+from analysis.parts import Part, Picture
+from analysis.pictures import no_picture, picture, what_lacks
+from analysis.populations import strata
+from analysis.scope import Scope, Suite, nothing, population
+from analysis.statistics import Estimate
+from analysis.tables.base import NOT_ASKED, Column, Table, Value
+from analysis.verdict.words import point
+from kvexp.prereg.registration import Label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIGNAL, RIVAL = "certificate", "output_logprob"
+LABELS: tuple[tuple[Label, str], ...] = (("own_failure", "own"), ("induced_failure", "induced"))
+TABLE3 = "Every signal against its own arm's failures, all tasks of a suite"
+FIGURE2 = "Every signal against its own arm's induced failures, main tasks, suites pooled"
+OTHER_SUCCESS = "the suites' registrations differ in what a success is or in how to resample"
+REMARKS3 = (
+    "own: any failure of the arm. induced: failures among what the full cache answers.",
+    "pooled: all pairs of a failure and a success, across models, tasks, conditions and budgets. stratified: "
+    "pairs within the same model, task, condition and budget. label alone: what the bare condition x budget "
+    "label tells without any signal.",
+    "-: the arm has no such signal.",
+)
+REMARK2 = "Rows that the full cache answers, of all suites that run the arm; stratified pairs cross no suite."
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One signal of one arm against induced failures on the main tasks of all suites that run the arm.
+
+    Attributes:
+        arm: whose failures.
+        signal: that is to foretell them.
+        suites: pooled.
+        positives: induced failures.
+        pooled: AUC of all pairs.
+        stratified: AUC of pairs within model, task, condition, budget.
+        baseline: AUC of the condition x budget label alone.
+    """
+
+    arm: str
+    signal: str
+    suites: tuple[str, ...]
+    positives: int
+    pooled: Estimate
+    stratified: Estimate
+    baseline: Estimate
+
+
+def signal_panel(scope: Scope) -> Part | None:
+    """Table 3 by suite; figure 2 and its table over the suites with main tasks."""
+    if not scope.suites:
+        return None
+    seen = tuple(row for arm in _arms(scope.suites) for row in _seen(scope, arm))
+    tables = (_table3(scope), *([_table2(seen)] if seen else []))
+    pictures = (figure2(seen, {suite.wanted.arm for suite in scope.suites}),) if seen else ()
+    words = "Signals are oriented before data are seen: above .5, the signal rises where the arm fails."
+    return Part("signal-panel", "Which signal sees which failure?", words, tables, pictures)
+
+
+def _arms(suites: Sequence[Suite]) -> list[str]:
+    """Arms of suites, those that carry the certificate last."""
+    carriers = {suite.wanted.arm for suite in suites}
+    return sorted({arm for suite in suites for arm in suite.arms}, key=lambda arm: (arm in carriers, arm))
+
+
+# Table 3 --------------------------------------------------------------------------------------------
+
+
+def _table3(scope: Scope) -> Table:
+    signals = list(dict.fromkeys(signal for suite in scope.suites for signal in suite.wanted.signals))
+    columns = [
+        Column("suite", "suite"),
+        Column("failures", "failures"),
+        Column("arm", "arm"),
+        Column("pairs", "pairs"),
+        Column("positives", "failed"),
+        Column("rows", "of rows"),
+        *(Column(signal, signal, "share", is_estimate=True) for signal in signals),
+        Column("baseline", "label alone", "share", is_estimate=True, has_interval=False),
+    ]
+    rows = [
+        row
+        for suite in scope.suites
+        for label, words in LABELS
+        for arm in _arms([suite])
+        for row in _lines(scope, suite, label, words, arm, signals)
+    ]
+    return Table("table3", TABLE3, tuple(columns), tuple(rows), REMARKS3)
+
+
+def _lines(
+    scope: Scope, suite: Suite, label: Label, words: str, arm: str, signals: list[str]
+) -> Iterator[tuple[Value, ...]]:
+    """The pooled line of an arm and the stratified one below it."""
+    found = details_of(scope, suite.registered).signals(suite, arm, label, is_whole=True)
+    if not found:
+        return
+    largest = max(found.values(), key=lambda row: row.pooled.n)
+    sizes: tuple[Value, ...] = (largest.positives, largest.pooled.n)
+    if not largest.pooled.n:
+        sizes = (None, None)
+    for pairs in ("pooled", "stratified"):
+        values = [getattr(found[one], pairs) if one in found else NOT_ASKED for one in signals]
+        baseline = largest.cell_label if pairs == "pooled" else NOT_ASKED
+        yield (suite.name, words, arm, pairs, *sizes, *values, baseline)
+
+
+# Figure 2 -------------------------------------------------------------------------------------------
+
+
+def _seen(scope: Scope, arm: str) -> list[Seen]:
+    suites = [suite for suite in scope.suites if suite.main and arm in suite.arms]
+    if not suites:
+        return []
+    names = tuple(suite.name for suite in suites)
+    if len(suites) == 1:
+        rows = details_of(scope, suites[0].registered).signals(suites[0], arm, "induced_failure")
+        return [
+            Seen(arm, row.signal, names, row.positives, row.pooled, row.stratified, row.cell_label)
+            for row in rows.values()
+        ]
+    signals = list(dict.fromkeys(signal for suite in suites for signal in suite.wanted.signals))
+    asked = population(suites, "induced_failure", arms=[arm])
+    if reason := _other(suites) or scope.lacks(asked):
+        lost = nothing(reason)
+        return [Seen(arm, signal, names, 0, lost, lost, lost) for signal in signals]
+    data = scope.data(suites, asked)
+    baseline = data.point(data.cell_auc(data.counted))
+    # `within` knows of no suites: a model of another suite is another model, so that no pair crosses suites.
+    apart = data.counted.assign(model=strata(data.counted, ("suite", "model")))
+    return [
+        Seen(
+            arm,
+            signal,
+            names,
+            int(data.counted["positive"].sum()),
+            data.estimate(data.auc(data.counted, signal)),
+            data.estimate(data.auc(apart, signal, within=True)),
+            baseline,
+        )
+        for signal in signals
+        if data.rows[signal].notna().any()
+    ]
+
+
+def _other(suites: Sequence[Suite]) -> str:
+    """Why suites cannot be pooled."""
+    first, *rest = (suite.registered.content for suite in suites)
+    same = all((one.success, one.statistics) == (first.success, first.statistics) for one in rest)
+    return "" if same else OTHER_SUCCESS
+
+
+def _table2(seen: Sequence[Seen]) -> Table:
+    columns = (
+        Column("arm", "arm"),
+        Column("signal", "signal"),
+        Column("suites", "suites"),
+        Column("positives", "induced failures"),
+        Column("rows", "of rows"),
+        Column("pooled", "AUC, pooled", "share", is_estimate=True),
+        Column("stratified", "stratified", "share", is_estimate=True),
+        Column("baseline", "label alone", "share", is_estimate=True, has_interval=False),
+    )
+    rows = tuple(
+        (
+            row.arm,
+            row.signal,
+            ", ".join(row.suites),
+            row.positives if row.pooled.n else None,
+            row.pooled.n or None,
+            row.pooled,
+            row.stratified,
+            row.baseline,
+        )
+        for row in seen
+    )
+    return Table("figure2", FIGURE2, columns, rows, (REMARK2, REMARKS3[1]))
+
+
+def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
+    """Figure 2, or why there is none; `carriers` are the arms whose certificate the study is about."""
+    drawable = [row for row in seen if row.pooled.value is not None]
+    if not drawable:
+        return no_picture("figure2", FIGURE2, seen[0].pooled.undefined)
+
+    lacking = what_lacks((row.arm, row.pooled) for row in seen)
+
+    def draw() -> "Figure":
+        from analysis.figures.signal_panel import signal_panel
+
+        return signal_panel(drawable)
+
+    return picture("figure2", FIGURE2, _sentence(drawable, carriers) + lacking, draw)
+
+
+def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:
+    """The certificate beside the highest of the other signals of the cache, and log-probability."""
+    parts = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+    cache = [row for row in seen if row.arm not in carriers and row.signal not in (SIGNAL, RIVAL)]
+    if cache:
+        parts.append(f"the highest retained-set signal of another arm is {_named(max(cache, key=_auc))}")
+    spoken = [row for row in seen if row.signal == RIVAL]
+    if spoken:
+        low, high = min(spoken, key=_auc), max(spoken, key=_auc)
+        parts.append(f"{RIVAL} lies between {_auc(low):.3f} ({low.arm}) and {_auc(high):.3f} ({high.arm})")
+    return f"AUC for induced failures, pooled: {'; '.join(parts)}."
+
+
+def _auc(row: Seen) -> float:
+    return row.pooled.value or 0.0
+
+
+def _named(row: Seen) -> str:
+    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
+    return f"{row.arm} {row.signal} {row.pooled} ({beside})"

@@ -1,0 +1,77 @@
+"""The paper's numbers beside those of a study: one table, a line a number."""
+
+from collections.abc import Iterable, Mapping
+
+from analysis.paper.lookup import Lookup, standing
+from analysis.paper.numbers import Number, Numbers, read
+from analysis.paper.rest import rest
+from analysis.parts import Part
+from analysis.scope import Scope
+from analysis.statistics import Estimate
+from analysis.tables.base import Column, Table, Value
+
+PAPER = "paper"  # the study that repeats it
+DIGITS = 4  # after the point; the numbers stand in their own tables with all that they have
+COLUMNS = (
+    Column("section", "section"),
+    Column("what", "what"),
+    Column("paper", "the paper's"),
+    Column("paper_interval", "its interval"),
+    Column("ours", "ours", is_estimate=True),
+    Column("difference", "difference"),
+    Column("remark", "why not"),
+)
+REMARKS = (
+    "P. Xie, Error Certificates for KV-Cache Eviction via Randomized Design, 2026. Shares, not percent. "
+    "Difference: ours minus the paper's. Intervals are 95 % cluster bootstrap in both.",
+)
+
+
+def beside(tables: Iterable[Table], scope: Scope) -> Part | None:
+    """The table of all numbers; None for a study without a suite that stands for one of the paper's.
+
+    Args:
+        tables: of every part of the pages, and of the attention suites.
+        scope: the study.
+    """
+    numbers, study = read(), scope.report.study
+    frames = (study.table, study.cells)
+    suites, models = (
+        {name for frame in frames for name in frame[axis].cat.categories} for axis in ("suite", "model")
+    )
+    found = standing(numbers.roles, suites)
+    if not found:
+        return None
+    more = rest(scope, found)
+    lookup = Lookup([*tables, more], numbers.roles, found)
+    rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
+    table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
+    words = _words(numbers, found, study.name, sorted(models))
+    return Part("paper", "The paper's numbers, beside ours", words, tables=(table, more))
+
+
+def _row(number: Number, ours: Estimate) -> tuple[Value, ...]:
+    interval = "" if number.interval is None else f"[{number.interval[0]:g}, {number.interval[1]:g}]"
+    place = (number.section, number.words, number.value, interval)
+    if ours.value is None:
+        return (*place, ours, "", ours.undefined)
+    lo, hi = (None if end is None else round(end, DIGITS) for end in (ours.lo, ours.hi))
+    shown = Estimate(round(ours.value, DIGITS), lo, hi, ours.n, ours.clusters)
+    difference = round(ours.value - number.value, DIGITS) + 0.0  # no minus before a zero
+    return (*place, shown, difference, "")
+
+
+def _words(numbers: Numbers, suites: Mapping[str, str], study: str, models: list[str]) -> str:
+    """What a reader must know before comparing."""
+    others = [
+        f"{suite} for {numbers.roles[role][0]}"
+        for role, suite in suites.items()
+        if suite != numbers.roles[role][0]
+    ]
+    if study == PAPER and not others:
+        return "The same grid on the same models: a difference is sampling error, the harness or the paper's."
+    stand = f" Suites stand in: {', '.join(others)}." if others else ""
+    return (
+        f"Another model stands beside the paper's: {', '.join(models)}, not Qwen2.5, Llama-3.1 and Mistral "
+        f"of 1.5B to 8B.{stand} A difference says nothing against either."
+    )

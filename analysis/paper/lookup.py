@@ -1,0 +1,108 @@
+"""Finds in the tables of a study what stands where the paper has a number."""
+
+import re
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+
+from analysis.paper.numbers import Number, Pick
+from analysis.statistics import Estimate
+from analysis.tables.base import Table, Value
+
+
+def standing(roles: Mapping[str, list[str]], suites: Iterable[str]) -> dict[str, str]:
+    """By role, the first of its suites that a study has."""
+    have = set(suites)
+    found = {role: next((name for name in names if name in have), "") for role, names in roles.items()}
+    return {role: suite for role, suite in found.items() if suite}
+
+
+class Lookup:
+    """The tables of a study by name, and the suites that stand for the paper's."""
+
+    def __init__(
+        self, tables: Iterable[Table], roles: Mapping[str, list[str]], suites: Mapping[str, str]
+    ) -> None:
+        """Keep them; `suites`: what `standing` found."""
+        self._tables = {table.name: table for table in tables}
+        self._names = {role: names[0] for role, names in roles.items()}
+        self._suites = suites
+
+    def ours(self, number: Number) -> Estimate:
+        """The estimate that stands beside a number of the paper, or why there is none."""
+        if number.why:
+            return _none(number.why)
+        wanted = [number.table, number.column, *_texts(number.row)]
+        for role in (part for text in wanted for part in _roles(text)):
+            if role not in self._suites:
+                return _none(f"the study has no suite that stands for {self._names[role]}")
+        name, column = self._named(number.table), self._named(number.column)
+        table = self._tables.get(name)
+        if table is None:
+            return _none(f"the study has no table {name}")
+        keys = [one.key for one in table.columns]
+        if absent := next((key for key in (column, *number.row) if key not in keys), None):
+            return _none(f"table {name} has no column {absent}")
+        conditions = {key: self._values(value) for key, value in number.row.items()}
+        found = [
+            row[keys.index(column)]
+            for row in table.rows
+            if all(_plain(row[keys.index(key)]) in values for key, values in conditions.items())
+        ]
+        if not found:
+            where = ", ".join(f"{key} {' or '.join(values)}" for key, values in conditions.items())
+            return _none(f"table {name} has no row with {where}")
+        return _picked([_estimate(value) for value in found], number.pick)
+
+    def _named(self, text: str) -> str:
+        for role in _roles(text):
+            text = text.replace(f"@{role}", self._suites[role])
+        return text
+
+    def _values(self, value: str | float | list[str]) -> list[str]:
+        every = value if isinstance(value, list) else [value]
+        return [self._named(one) if isinstance(one, str) else _plain(one) for one in every]
+
+
+def _picked(found: list[Estimate], pick: Pick | None) -> Estimate:
+    if pick is None:
+        return found[0] if len(found) == 1 else _none(f"{len(found)} rows fit")
+    ranked = list[tuple[float, Estimate]]()
+    for one in found:
+        if one.value is None:
+            return one
+        ranked.append((one.value, one))
+    ranked.sort(key=lambda pair: pair[0])
+    if pick == "mean":
+        return Estimate(fmean(value for value, _ in ranked), n=sum(one.n for _, one in ranked))
+    at = {"smallest": 0, "second smallest": 1, "largest": -1}[pick]
+    return ranked[at][1] if at < len(ranked) else _none(f"{len(found)} rows fit")
+
+
+def _estimate(value: Value) -> Estimate:
+    if isinstance(value, Estimate):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Estimate(float(value))
+    return _none("not defined there")
+
+
+def _roles(text: str) -> list[str]:
+    return re.findall(r"@(\w+)", text)
+
+
+def _texts(row: Mapping[str, str | float | list[str]]) -> list[str]:
+    return [
+        one
+        for value in row.values()
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, str)
+    ]
+
+
+def _plain(value: Value) -> str:
+    """A value of a row as the file spells it."""
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def _none(reason: str) -> Estimate:
+    return Estimate(None, undefined=reason)

@@ -1,0 +1,68 @@
+"""Numbers of the paper that no other table has: tasks that two suites share, a suite as a whole, readings."""
+
+from collections.abc import Iterator
+
+from analysis.scope import Scope, Suite, nothing, population
+from analysis.statistics import Estimate
+from analysis.tables.base import Column, Table, Value
+from kvexp.prereg.registration import Label, Population
+from kvexp.records import Condition
+
+CONDITION: Condition = "aware"
+COLUMNS = (
+    Column("what", "what"),
+    Column("suite", "suite"),
+    Column("budget", "budget"),
+    Column("value", "estimate", "share", is_estimate=True),
+)
+REMARKS = (
+    "The arm with the certificate, aware. induced, shared tasks: failures among what the full cache answers, "
+    "on the main tasks that both suites ask (S1). accuracy, all tasks: anchors included (R4). The rest are "
+    "registered readings of claims, which have no verdict.",
+)
+
+
+def rest(scope: Scope, suites: dict[str, str]) -> Table:
+    """All of them, where the study has them; `suites`: by role."""
+    rows = [*_shared(scope, suites), *_accuracy(scope, suites), *_readings(scope)]
+    return Table("paper_rest", "Numbers that stand in no other table", COLUMNS, tuple(rows), REMARKS)
+
+
+def _shared(scope: Scope, suites: dict[str, str]) -> Iterator[tuple[Value, ...]]:
+    pair = [suite for role in ("six", "sixteen") for suite in scope.suites if suite.name == suites.get(role)]
+    if len(pair) == 2:
+        tasks = [task for task in pair[0].main if task in pair[1].main]
+        for suite in pair if tasks else ():
+            yield from _rates(scope, suite, "induced_failure", "induced, shared tasks", tasks)
+
+
+def _accuracy(scope: Scope, suites: dict[str, str]) -> Iterator[tuple[Value, ...]]:
+    for suite in scope.suites:
+        if suite.name == suites.get("six"):
+            yield from _rates(scope, suite, "success", "accuracy, all tasks", suite.tasks)
+
+
+def _rates(
+    scope: Scope, suite: Suite, label: Label, what: str, tasks: list[str] | tuple[str, ...]
+) -> Iterator[tuple[Value, ...]]:
+    arm, table = suite.wanted.arm, scope.report.study.table
+    here = (table["suite"] == suite.name) & (table["arm"] == arm) & (table["condition"] == CONDITION)
+    for budget in sorted(set(table.loc[here & table["task"].isin(tasks), "budget"])):
+        asked = population(
+            [suite], label, arms=[arm], tasks=tasks, conditions=[CONDITION], budgets=[float(budget)]
+        )
+        yield what, suite.name, float(budget), _rate(scope, suite, asked)
+
+
+def _rate(scope: Scope, suite: Suite, asked: Population) -> Estimate:
+    if reason := scope.lacks(asked):
+        return nothing(reason)
+    data = scope.data([suite], asked, "paper")
+    return data.estimate(data.rate(data.counted))
+
+
+def _readings(scope: Scope) -> Iterator[tuple[Value, ...]]:
+    for verdict in scope.report.verdicts:
+        for reading, answer in verdict.readings.items():
+            for quantity, found in answer.quantities.items():
+                yield f"{verdict.claim_id} {reading}: {quantity}", "", "", found

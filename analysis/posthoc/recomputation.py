@@ -1,0 +1,233 @@
+"""Table 4 and figure 4: a quarter of the queries answered again with the full cache, chosen by a signal.
+
+Streaming eviction, main tasks. Conceived in the paper after its fourth claim had died (section 6.4).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis import statistics
+from analysis.data import Data, clusters_of, ids_of
+from analysis.parts import Part, Picture
+from analysis.pictures import no_picture, picture, what_lacks
+from analysis.remembered import remembered
+from analysis.scope import Scope, Suite, nothing, population
+from analysis.signals import risk
+from analysis.statistics import Estimate, Statistic
+from analysis.statistics.base import Floats
+from analysis.tables.base import Column, Table, Value
+from kvexp.prereg.registration import Population
+from kvexp.records import Condition
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIGNAL, RIVAL = "certificate", "output_logprob"
+CONDITION: Condition = "stream"
+RATE = 0.25
+RATES = tuple(step / 10 for step in range(1, 10))
+MEAN = "mean"
+TITLE = f"Recomputing {100 * RATE:g} % of the queries with the full cache, {CONDITION} condition, main tasks"
+NUMBERS = {
+    "base": "base",
+    "full": "full",
+    "certificate": "by certificate",
+    "logprob": "by logprob",
+    "random": "at random",
+    "over_random": "certificate - random",
+    "over_logprob": "certificate - logprob",
+}
+POINTS = ("base", "full", "certificate", "logprob", "random")  # people see their intervals in the CSV alone
+REMARKS = (
+    "Accuracy. base: the arm alone. full: the full cache alone. by certificate, by logprob: the queries with "
+    "the highest certificate, or the lowest mean log-probability of the answer, are answered by the full "
+    "cache. at random: the exact expectation over all choices of as many queries.",
+    "Ranks and cuts are taken again in every resample; queries tied at the cut share the quota. Differences "
+    "are paired. mean: over the seeds of the draw, on the same resamples.",
+)
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """Accuracy of one suite and budget at one rate.
+
+    Attributes:
+        suite: name.
+        budget: of the arm.
+        seed: of the draw; None: the mean over all seeds, also where there is one alone.
+        rate: share of the queries that the full cache answers again.
+        numbers: by the keys of NUMBERS.
+    """
+
+    suite: str
+    budget: float
+    seed: int | None
+    rate: float
+    numbers: Mapping[str, Estimate]
+
+
+def recomputation(scope: Scope) -> Part | None:
+    """Table 4 by suite, budget and seed; other rates; and the means over seeds as figure 4."""
+    suites = [suite for suite in scope.suites if suite.main and suite.wanted.arm in suite.arms]
+    found = [row for suite in suites for row in _suite(scope, suite)]
+    if not found:
+        return None
+    by_seed = [row for row in found if row.rate == RATE]
+    by_rate = [row for row in found if row.rate != RATE or row.seed is None]
+    tables = (
+        _table("table4", TITLE, "seed", by_seed),
+        _table("table4_rates", "Recomputing other shares of the queries, mean over seeds", "rate", by_rate),
+    )
+    return Part(
+        "recomputation",
+        "Which queries should be computed again with the full cache?",
+        "Not registered: the paper designed this analysis after its claim on escalation had failed.",
+        tables,
+        (figure4([row for row in by_seed if row.seed is None]),),
+        is_posthoc=True,
+    )
+
+
+# The numbers ----------------------------------------------------------------------------------------
+
+
+def _suite(scope: Scope, suite: Suite) -> Iterator[Recomputed]:
+    """Every budget: its seeds and their mean at RATE, the mean alone at the other rates."""
+    table, arm = scope.report.study.table, suite.wanted.arm
+    is_here = (table["suite"] == suite.name) & (table["arm"] == arm) & (table["condition"] == CONDITION)
+    budgets = sorted(set(table.loc[is_here & table["task"].isin(suite.main), "budget"]))
+    reasons = {budget: scope.lacks(_population(suite, [budget])) for budget in budgets}
+    whole = [budget for budget in budgets if not reasons[budget]]
+    data = scope.data([suite], _population(suite, whole), "recomputation") if whole else None
+    split = {} if data is None else data.split(data.rows, "budget")
+    for budget in budgets:
+        if data is None or reasons[budget]:
+            lost = nothing(reasons[budget])
+            yield Recomputed(suite.name, budget, None, RATE, dict.fromkeys(NUMBERS, lost))
+        else:
+            yield from _budget(data, suite, budget, split[budget])
+
+
+def _population(suite: Suite, budgets: Sequence[float]) -> Population:
+    return population(
+        [suite], "induced_failure", arms=[suite.wanted.arm], conditions=[CONDITION], budgets=budgets
+    )
+
+
+def _budget(data: Data, suite: Suite, budget: float, rows: pd.DataFrame) -> Iterator[Recomputed]:
+    largest = suite.registered.content.statistics.undefined_rows_max
+    draws = {seed: _Draw(here, largest) for seed, here in data.split(rows, "seed").items()}
+
+    def estimates(made: Mapping[str, Statistic]) -> dict[str, Estimate]:
+        return {name: data.estimate(statistic) for name, statistic in made.items()}
+
+    for rate in sorted({RATE, *RATES}):
+        parts = {seed: draw.at(rate) for seed, draw in draws.items()}
+        for seed, part in parts.items() if rate == RATE and len(parts) > 1 else ():
+            yield Recomputed(suite.name, budget, int(seed), rate, estimates(_with_differences(part)))
+        means = {name: statistics.mean([part[name] for part in parts.values()]) for name in POINTS}
+        yield Recomputed(suite.name, budget, None, rate, estimates(_with_differences(means)))
+
+
+class _Draw:
+    """The rows of one seed, all with both signals, and accuracies on them."""
+
+    def __init__(self, rows: pd.DataFrame, undefined_max: float) -> None:
+        is_known = rows[[SIGNAL, RIVAL]].notna().all(axis=1)
+        lost = int((~is_known).sum())
+        names = f"{SIGNAL} and {RIVAL}"
+        is_lost = lost > undefined_max * len(rows)
+        self._lost = f"{names} undefined in {lost} of {len(rows)} rows" if is_lost else ""
+        self._note = f"{lost} rows without {names} left out" if lost else ""
+        kept = rows[is_known]
+        self._rows, self._cluster, self._ids = kept, clusters_of(kept), ids_of(kept)
+        self._own, self._full = kept["success"].to_numpy(bool), kept["full_success"].to_numpy(bool)
+
+    def at(self, rate: float) -> dict[str, Statistic]:
+        """The accuracies POINTS at one rate."""
+        if self._lost:
+            return {name: statistics.undefined(self._lost) for name in POINTS}
+        place = (self._cluster, self._ids)
+        before, after = self._own.astype(np.float64), self._full.astype(np.float64)
+        return {
+            "base": statistics.rate(self._own, *place),
+            "full": statistics.rate(self._full, *place),
+            "certificate": self._gated(SIGNAL, before, after, rate),
+            "logprob": self._gated(RIVAL, before, after, rate),
+            "random": statistics.random_gate(before, after, rate, *place),
+        }
+
+    def _gated(self, signal: str, before: Floats, after: Floats, rate: float) -> Statistic:
+        score = risk(self._rows, signal)
+        gated = statistics.gated(score, before, after, rate, self._cluster, self._ids)
+        return remembered(replace(gated, note=self._note))
+
+
+def _with_differences(points: Mapping[str, Statistic]) -> dict[str, Statistic]:
+    """What certificate gating gains over chance and over the rival, paired."""
+    by_signal = points["certificate"]
+    return {
+        **points,
+        "over_random": statistics.difference(by_signal, points["random"]),
+        "over_logprob": statistics.difference(by_signal, points["logprob"]),
+    }
+
+
+# Table and figure -----------------------------------------------------------------------------------
+
+
+def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Table:
+    """Rows by suite, budget and `third`, which is seed or rate."""
+    columns = [Column(key, key) for key in ("suite", "budget", third, "rows")]
+    columns += [
+        Column(key, words, "share", is_estimate=True, has_interval=key not in POINTS)
+        for key, words in NUMBERS.items()
+    ]
+    made: list[tuple[Value, ...]] = []
+    for row in rows:
+        place: Value = row.rate if third == "rate" else MEAN if row.seed is None else row.seed
+        made.append(
+            (row.suite, row.budget, place, row.numbers["base"].n or None, *map(row.numbers.get, NUMBERS))
+        )
+    return Table(name, title, tuple(columns), tuple(made), REMARKS)
+
+
+def figure4(rows: Sequence[Recomputed]) -> Picture:
+    """Figure 4, of means over seeds, or why there is none."""
+    known = [row for row in rows if row.numbers["certificate"].value is not None]
+    if not known:
+        return no_picture("figure4", TITLE, rows[0].numbers["certificate"].undefined)
+
+    lacking = what_lacks(
+        (f"{row.suite} at {100 * row.budget:g} %", row.numbers["certificate"]) for row in rows
+    )
+
+    def draw() -> "Figure":
+        from analysis.figures.recomputation import recomputation
+
+        return recomputation(known)
+
+    return picture("figure4", TITLE, _sentence(known) + lacking, draw)
+
+
+def _sentence(rows: Sequence[Recomputed]) -> str:
+    gains = [
+        f"{row.suite} at {100 * row.budget:g} %: {points(row.numbers['over_random'])} over random choice, "
+        f"{points(row.numbers['over_logprob'])} over log-probability"
+        for row in rows
+    ]
+    return f"Choosing by certificate gains, in points of accuracy, mean over seeds: {'; '.join(gains)}."
+
+
+def points(found: Estimate) -> str:
+    """A difference of shares in points."""
+    if found.value is None:
+        return "undefined"
+    words = f"{100 * found.value:+.1f}"
+    if found.lo is None or found.hi is None:
+        return words
+    return f"{words} [{100 * found.lo:+.1f}, {100 * found.hi:+.1f}]"

@@ -1,0 +1,84 @@
+"""`python -m analysis.report results/<study>` writes generations.html; the analysis writes report.html."""
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.report.answers import Read, read
+from analysis.report.browser import FILE
+from analysis.report.generations import generations_page
+from analysis.sealed import looks
+from analysis.verdict import write
+from analysis.verdict.write import complain
+from kvexp.errors import KvexpError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TRACEBACK = "KVEXP_TRACEBACK"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page; every mistake becomes one sentence and an exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except KvexpError as error:
+        complain(f"error: {error}")
+        for line in error.details:
+            complain(f"  {line}")
+        return error.exit_code
+    except OSError as error:
+        complain(f"error: {error.filename or 'a file'}: {error.strerror}")
+        return 2
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        complain(f"internal error: {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)")
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis.report",
+        description="Write generations.html, a browser of the answers of a study.",
+        epilog="exit codes: 0 written, 1 internal error, 2 usage, 4 integrity",
+    )
+    parser.add_argument("results", type=Path, help="results/<study>")
+    parser.add_argument(
+        "--registration",
+        type=Path,
+        metavar="DIR",
+        help="folder of registrations, as for python -m analysis",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the page goes (default: results)")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    found = read(options.results, REPOSITORY, options.registration)
+    folder: Path = options.out or options.results
+    if not len(found.table):
+        print(f"study {found.study} has no generations to browse")
+        return 0
+    page = generations_page(found)
+    _look(options.results, found, page)  # before anybody can read it
+    folder.mkdir(parents=True, exist_ok=True)
+    write.replace(folder / FILE, page)
+    print(f"{folder / FILE}: {len(found.rows):,} of {len(found.table):,} generations")
+    return 0
+
+
+def _look(results: Path, found: Read, page: str) -> None:
+    """Reading the answers of a sealed suite before it is locked is a look like any other."""
+    if not found.open_suites:
+        return
+    rows = int(found.table["present"][found.table["suite"].isin(found.open_suites)].sum())
+    digest = hashlib.sha256(page.encode()).hexdigest()
+    if words := looks.record(results, found.open_suites, [], rows, digest):
+        complain(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""What the page says of each claim: verdict, conditions, population, numbers, variants, missing rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis import populations
+from analysis.decide import Answer, Verdict, not_planned
+from analysis.report.grid import Cell, Grid, code, estimate, grid, truth
+from analysis.statistics import Estimate
+from analysis.verdict.report import Report
+from kvexp.prereg.registration import Population, Question
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A kill or support condition and whether it holds."""
+
+    text: str
+    holds: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One quantity as the verdict table shows it."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim.
+
+    Attributes:
+        id: as registered.
+        registration: id of its registration.
+        statement: as registered.
+        state: the verdict without marks, in the words of the analysis.
+        icon: name of its sign.
+        marks: PREVIEW where the verdict is one.
+        label: registered words for this state.
+        history: how the claim came to be registered as it stands.
+        provisional: why the verdict is a preview.
+        observed: its quantities.
+        kill: its kill condition.
+        kill_prose: the same as the author said it.
+        support: its support condition, if it has one.
+        fragile: how often other bootstrap seeds give another verdict.
+        fragile_share: the same as a share; None: not tried.
+        population: what it is about, name and value.
+        tables: counts, quantities, readings and sensitivities, what is missing.
+        problems: contradictions in the logs that touch its rows.
+        commands: what to type to get the missing rows.
+    """
+
+    id: str
+    registration: str
+    statement: str
+    state: str
+    icon: str
+    marks: tuple[str, ...]
+    label: str
+    history: tuple[str, ...]
+    provisional: tuple[str, ...]
+    observed: tuple[Observed, ...]
+    kill: Condition
+    kill_prose: str
+    support: Condition | None
+    fragile: str
+    fragile_share: float | None
+    population: tuple[tuple[str, str], ...]
+    tables: tuple[Grid, ...]
+    problems: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+def claims_of(report: Report) -> Iterator[Claim]:
+    """Every claim, in the order of the verdict table."""
+    for verdict in report.verdicts:
+        yield _claim(report, verdict)
+
+
+def _claim(report: Report, verdict: Verdict) -> Claim:
+    written = verdict.registered.content.claim[verdict.claim_id]
+    question = verdict.registered.question(verdict.claim_id)
+    answer, fragile = verdict.answer, verdict.fragile
+    state = "BLIND" if report.is_blind else str(answer.state.value)
+    provisional = () if report.is_blind else tuple(report.provisional(verdict))
+    is_tried = fragile is not None and not report.is_blind
+    support = None if written.support is None else _condition(written.support, answer.support)
+    return Claim(
+        id=verdict.claim_id,
+        registration=verdict.registered.content.id,
+        statement=written.statement,
+        state=state.replace("_", " "),
+        icon=state.lower().replace("_", "-"),
+        marks=("PREVIEW",) if provisional else (),
+        label=report.label(verdict),
+        history=tuple(report.history(verdict)),
+        provisional=provisional,
+        observed=tuple(_observed(question, answer)),
+        kill=_condition(written.kill, answer.kill),
+        kill_prose=written.kill_prose,
+        support=support,
+        fragile=f"{fragile.differ} of {fragile.of}" if is_tried and fragile is not None else "-",
+        fragile_share=fragile.differ / fragile.of if is_tried and fragile is not None else None,
+        population=tuple(_population(question)),
+        tables=tuple(_tables(report, verdict, question)),
+        problems=answer.problems,
+        commands=tuple(report.commands(answer)),
+    )
+
+
+def _condition(text: str, holds: bool | None) -> Condition:
+    return Condition(text, truth(holds).text)
+
+
+def _observed(question: Question, answer: Answer) -> Iterator[Observed]:
+    for name, found in answer.quantities.items():
+        text = estimate(found, is_count=question.quantities[name].count).text
+        yield Observed(name, text)
+
+
+def _population(question: Question) -> Iterator[tuple[str, str]]:
+    rows = question.population if question.cells is None else question.cells
+    assert rows is not None
+    if isinstance(rows, Population):
+        yield "positive", rows.label.replace("_", " ")
+    yield "suites", ", ".join(rows.suites)
+    yield "models", _listed(rows.models)
+    yield "tasks", ", ".join(rows.tasks)
+    if isinstance(rows, Population):
+        yield "arms", ", ".join(rows.arms)
+        yield "conditions", _listed(rows.conditions)
+    yield "budgets", _listed(rows.budgets)
+
+
+def _listed(values: Sequence[str] | Sequence[float] | None) -> str:
+    if values is None:
+        return ALL
+    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _tables(report: Report, verdict: Verdict, question: Question) -> Iterator[Grid]:
+    name, answer = verdict.claim_id, verdict.answer
+    counts = _cell_counts if question.cells is not None else _row_counts
+    heads = ["suite", "rows needed", "rows present", "rows that count", "positive", "clusters"]
+    remarks = [
+        "needed: the rows that the claim names, and those of the full cache where its label asks for them. "
+        "that count: those that the label judges; clusters: examples, across models and arms."
+    ]
+    if question.cells is not None:
+        heads = ["suite", "cells needed", "cells present", "prompts"]
+        remarks = []
+    yield grid(f"{name}: population", heads, counts(report, question, answer), remarks, is_open=True)
+    if answer.quantities:
+        yield _quantities(name, question, answer)
+    if len(_variants(verdict)) > 1:
+        yield _variant_table(verdict, question)
+    if answer.missing or answer.unplanned:
+        yield _missing(name, answer)
+
+
+def _quantities(name: str, question: Question, answer: Answer) -> Grid:
+    rows = [
+        (
+            code(key),
+            question.quantities[key].meaning,
+            estimate(found, is_count=question.quantities[key].count),
+            found.n or None,
+            found.clusters or None,
+            "; ".join(part for part in (found.undefined, found.note) if part),
+        )
+        for key, found in answer.quantities.items()
+    ]
+    level = f"{100 * question.statistics.level:g} %"
+    remark = f"Intervals: {level}, {question.statistics.draws} resamples of clusters."
+    heads = ["quantity", "meaning", "estimate", "rows", "clusters", "remark"]
+    return grid(f"{name}: quantities", heads, rows, [remark], is_open=True)
+
+
+def _variants(verdict: Verdict) -> list[tuple[str, str, Answer]]:
+    return [
+        ("claim", "as registered", verdict.answer),
+        *(("reading", name, one) for name, one in verdict.readings.items()),
+        *(("sensitivity", name, one) for name, one in verdict.sensitivity.items()),
+    ]
+
+
+def _variant_table(verdict: Verdict, question: Question) -> Grid:
+    names = list(question.quantities)
+    rows = []
+    for kind, name, answer in _variants(verdict):
+        numbers = [
+            estimate(answer.quantities.get(key), is_count=question.quantities[key].count)
+            if answer.quantities
+            else Cell(str(answer.state.value).lower())
+            for key in names
+        ]
+        moves = kind == "sensitivity" and verdict.moves(name)
+        told = [truth(answer.kill), truth(answer.support)] if question.support else [truth(answer.kill)]
+        rows.append((name, kind, *told, *numbers, "moves" if moves else ""))
+    heads = ["choice", "kind", "kill", *(["support"] if question.support else []), *names, "verdict"]
+    remark = (
+        "A reading is the claim under another population or label, a sensitivity under another choice; "
+        "neither returns a verdict. moves: the claim's verdict would be another one."
+    )
+    return grid(f"{verdict.claim_id}: readings and sensitivities", heads, rows, [remark], is_open=True)
+
+
+def _missing(name: str, answer: Answer) -> Grid:
+    rows: list[tuple[Cell | str | int | float | bool | Estimate | None, ...]] = [
+        (suite, None, None, None, not_planned(suite)) for suite in answer.unplanned
+    ]
+    rows += [(one.suite, one.shard_id, one.rows, one.of, one.reason) for one in answer.missing]
+    nouns = answer.missing[0].nouns if answer.missing else "rows"
+    heads = ["suite", "shard", f"{nouns} missing", "of", "reason"]
+    return grid(f"{name}: what is missing", heads, rows)
+
+
+_Counts = Iterator[tuple[str | int | None, ...]]
+
+
+def _row_counts(report: Report, question: Question, answer: Answer) -> _Counts:
+    """Suite by suite and, of several, all together; what is missing leaves positives unknown."""
+    population = question.population
+    assert population is not None
+    table = report.study.table
+    needed = populations.needed(table, population)
+    suites, present = table["suite"].astype(str).to_numpy(), table["present"].to_numpy(bool)
+    rows = populations.labelled(table, population, question.success) if answer.is_decided else None
+    for suite in [*population.suites, *([ALL] if len(population.suites) > 1 else [])]:
+        here = needed if suite == ALL else needed & (suites == suite)
+        counts = (int(here.sum()), int((here & present).sum()))
+        if rows is None:
+            yield suite, *counts, None, None, None
+            continue
+        counted = rows[rows["counts"] & ((rows["suite"] == suite) | (suite == ALL))]
+        yield suite, *counts, len(counted), int(counted["positive"].sum()), counted["cluster"].nunique()
+
+
+def _cell_counts(report: Report, question: Question, answer: Answer) -> _Counts:
+    cells, table = question.cells, report.study.cells
+    assert cells is not None
+    rows = table[populations.selected(table, cells)]
+    for suite in [*cells.suites, *([ALL] if len(cells.suites) > 1 else [])]:
+        here = rows if suite == ALL else rows[rows["suite"] == suite]
+        prompts = len(np.unique(populations.clusters(here))) if len(here) else 0
+        yield suite, len(here), int(here["present"].sum()), prompts

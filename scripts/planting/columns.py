@@ -1,0 +1,96 @@
+"""What the rows of one place of an arm say: scores, texts and raw signals, column by column."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvexp.records import SIGNALS
+from scripts.planting.components import CLASSES, FINE, INHERENT, LASTING, REPAIRED, RESCUED
+from scripts.planting.draws import normals, uniforms
+from scripts.planting.outcomes import Bools
+from scripts.planting.wanted import Floats
+
+# Token F1 of a failure lies below the strict threshold, and rarely between the lenient one and it.
+STRICT, LENIENT, RARELY = 0.5, 0.3, 0.02
+# How often a wrong answer is in the words that all draws share: where the cache is at fault, and where not.
+SHARED_WORDS = (0.1, 0.6)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A certificate is exp(location + scale * signal)."""
+
+    location: float = -1.0
+    scale: float = 0.5
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One place, (examples,) each.
+
+    Attributes:
+        success: whether the arm answers.
+        full: whether the full cache does.
+        larger: whether the arm does at its next larger budget; None where there is none.
+    """
+
+    success: Bools
+    full: Bools
+    larger: Bools | None
+
+    def classes(self) -> NDArray[np.int64]:
+        """(examples,) numbers of `components.CLASSES`."""
+        repaired = np.zeros_like(self.full) if self.larger is None else self.larger
+        induced = np.where(repaired, CLASSES.index(REPAIRED), CLASSES.index(LASTING))
+        at_fault = np.where(self.full, induced, CLASSES.index(INHERENT))
+        succeeds = np.where(self.full, CLASSES.index(FINE), CLASSES.index(RESCUED))
+        kinds: NDArray[np.int64] = np.where(self.success, succeeds, at_fault)
+        return kinds
+
+
+def scores(answers: Answers, key: tuple[Any, ...]) -> list[float]:
+    """Token F1."""
+    n = len(answers.success)
+    u, near = uniforms(n, *key, "score"), uniforms(n, *key, "near") < RARELY
+    wrong = np.where(near, LENIENT + (STRICT - LENIENT) * u, LENIENT * u)
+    return digits(np.where(answers.success, STRICT + (1 - STRICT) * u, wrong))
+
+
+def texts(answers: Answers, ids: list[str], key: tuple[Any, ...]) -> list[str]:
+    """The answer, or a wrong one: in words of its own, or in those that other draws use too."""
+    n = len(ids)
+    is_shared = uniforms(n, *key, "shared words") < np.where(answers.full, *SHARED_WORDS)
+    guess = np.where(is_shared, 0, 1 + (uniforms(n, *key, "guess") * 1000).astype(np.int64))
+    return [
+        f"the answer to {one}" if fine else f"perhaps {one} guess {number}"
+        for one, fine, number in zip(ids, answers.success, guess.tolist(), strict=True)
+    ]
+
+
+def noises(share: float, n: int, seed: int, task: str, key: tuple[Any, ...]) -> dict[str, Floats]:
+    """Standard normals by signal, this share of their variance common to all rows of an example."""
+    return {
+        signal: math.sqrt(share) * normals(n, seed, "shared noise", signal, task)
+        + math.sqrt(1 - share) * normals(n, *key, "noise", signal)
+        for signal in SIGNALS
+    }
+
+
+def raw(risks: Mapping[str, Floats], level: Level) -> dict[str, list[float]]:
+    """Signals as logs have them: a large margin or log-probability is a small risk."""
+    return {
+        "certificate": digits(np.exp(level.location + level.scale * risks["certificate"])),
+        "entropy": digits(1 / (1 + np.exp(-0.5 * risks["entropy"]))),
+        "evicted_mass": digits(1 / (1 + np.exp(-0.5 * risks["evicted_mass"]))),
+        "margin": digits(np.exp(-0.5 * risks["margin"] - 3)),
+        "output_logprob": digits(-np.exp(0.5 * risks["output_logprob"] - 1)),
+    }
+
+
+def digits(values: Floats) -> list[float]:
+    """With 7 digits, as a log has them."""
+    return [float(f"{value:.7g}") for value in values.tolist()]

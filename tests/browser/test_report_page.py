@@ -1,0 +1,257 @@
+"""report.html in a browser: it sorts, filters, prints, fits a phone, and what harms stays text."""
+
+import re
+from itertools import pairwise
+
+import pytest
+
+pytestmark = pytest.mark.browser
+PHONE = {
+    "viewport": {"width": 360, "height": 740},
+    "device_scale_factor": 2,
+    "is_mobile": True,
+    "has_touch": True,
+}
+A_VERDICT = "table.verdicts tbody tr:visible"
+
+
+@pytest.fixture(scope="module")
+def report(embedded):
+    return embedded / "report.html"
+
+
+def claims(page):
+    return page.locator("table.verdicts tbody tr:visible th").all_inner_texts()
+
+
+def number(text):
+    return float(re.match(r"-?[\d.]+", text.replace(",", ""))[0])
+
+
+def column(page, table, at):
+    return page.locator(f"{table} tbody tr:visible > :nth-child({at})").all_inner_texts()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 768, 1400])
+def test_it_opens_in_peace_and_fits_the_window(show, report, scheme, width):
+    page = show(report, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert len(claims(page)) == 10
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # Tables are wider than a phone, inside a box of their own.
+    assert width > 800 or page.evaluate(
+        "(b => b.scrollWidth > b.clientWidth)(document.querySelector('.scroll'))"
+    )
+
+
+def luminance(colour):
+    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+BEHIND = """element => {
+  for (let one = element; one; one = one.parentElement) {
+    const colour = getComputedStyle(one).backgroundColor;
+    if (!colour.endsWith(", 0)")) return colour;
+  }
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_in_light_and_in_dark(show, report, scheme):
+    page = show(report, color_scheme=scheme)
+    paper = page.evaluate(BEHIND, page.locator("body").element_handle())
+    assert (luminance(paper) > 0.5) == (scheme == "light")
+    # The least contrast that the Web Content Accessibility Guidelines accept for text of this size.
+    for selector in (
+        "p",
+        "a",
+        ".word",
+        ".preview",
+        ".mark",
+        ".notes li",
+        "thead button",
+        ".holds",
+        "dt",
+        "code",
+    ):
+        for one in page.locator(f"{selector}:visible").all()[:12]:
+            colour = one.evaluate("element => getComputedStyle(element).color")
+            low, high = sorted(map(luminance, (colour, one.evaluate(BEHIND))))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (selector, colour)
+    # Figures are drawn in dark ink: their card is light in both.
+    assert luminance(page.locator(".card").first.evaluate(BEHIND)) > 0.9
+
+
+def test_a_click_sorts_and_a_second_one_turns_it_round(show, report):
+    page = show(report)
+    head = page.locator("table.verdicts thead th", has_text="claim")
+    head.get_by_role("button").click()
+    rising = claims(page)
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert rising == sorted(rising)
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert claims(page) == rising[::-1]
+    other = page.locator("table.verdicts thead th", has_text="observed")
+    other.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") is None
+
+
+def test_numbers_sort_as_numbers_by_keyboard_and_undefined_ones_stay_last(show, report):
+    page = show(report)
+    page.get_by_text("AUC of every signal of every arm").first.click()
+    table = "#numbers-R details[open] table"
+    button = page.locator(f"{table} thead th", has_text="stratified").get_by_role("button")
+    at = 1 + page.locator(f"{table} thead th").all_inner_texts().index("stratified")
+    button.focus()
+    for key, is_down in (("Enter", False), ("Space", True)):
+        page.keyboard.press(key)
+        shown = column(page, table, at)
+        numbers = [number(text) for text in shown if text != "undefined"]
+        assert len(numbers) > 50
+        assert numbers == sorted(numbers, reverse=is_down)
+        assert shown[len(numbers) :] == ["undefined"] * (len(shown) - len(numbers))
+
+
+def test_a_filter_leaves_rows_with_all_its_words(show, report):
+    page = show(report)
+    field = page.locator("#verdicts").get_by_role("searchbox")
+    field.focus()
+    page.keyboard.type("killed preview")
+    left = claims(page)
+    assert 0 < len(left) < 10
+    assert page.locator("#verdicts output").inner_text() == f"{len(left)} of 10 rows"
+    for text in page.locator(A_VERDICT).all_inner_texts():
+        assert "killed" in text.lower()
+    field.fill("no such words")
+    assert claims(page) == []
+    field.fill("")
+    assert len(claims(page)) == 10
+    assert page.locator("#verdicts output").inner_text() == ""
+
+
+def test_it_is_read_without_scripts(show, report):
+    page = show(report, java_script_enabled=False)
+    assert len(claims(page)) == 10
+    assert page.get_by_role("button").count() == 0
+    assert page.get_by_role("searchbox").count() == 0
+    folded = page.locator("details.folded").first
+    folded.locator("summary").click()
+    assert folded.locator("dl").is_visible()
+
+
+def test_a_keyboard_reaches_everything_and_sees_where_it_is(show, report):
+    page = show(report)
+    page.keyboard.press("Tab")
+    skip = page.locator(".skip")
+    assert skip.evaluate("element => element === document.activeElement")
+    assert skip.bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.type") == "search"
+    for _ in range(6):
+        style = "getComputedStyle(document.activeElement)"
+        assert page.evaluate(f"{style}.outlineStyle") == "solid"
+        page.keyboard.press("Tab")
+    boxes = page.locator(".scroll")
+    assert boxes.count() == page.locator('.scroll[tabindex="0"][role="region"][aria-label]').count()
+
+
+def test_a_screen_reader_finds_landmarks_headings_and_captions(show, report):
+    page = show(report)
+    for role in ("banner", "navigation", "main"):
+        assert page.get_by_role(role).count() == 1
+    assert page.get_by_role("heading", level=1).count() == 1
+    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(one => Number(one.tagName[1]))")
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    tables = page.locator("table").count()
+    assert tables == page.locator("table > caption").count() > 20
+    assert page.get_by_role("img").count() == page.locator("svg.figure > title").count() == 6
+    assert page.get_by_role("table", name="Verdict of each claim").count() == 1
+
+
+def test_links_of_the_contents_lead_somewhere_and_open_what_is_folded(show, report):
+    page = show(report, "#numbers-R")
+    for link in page.locator("nav a").all():
+        target = link.get_attribute("href")
+        assert page.evaluate("id => document.getElementById(id) !== null", target[1:]), target
+    assert page.locator("#numbers-R").bounding_box()["y"] < 200
+
+
+def test_a_print_has_the_verdict_table_whole(show, report, tmp_path):
+    page = show(report, viewport={"width": 703, "height": 1000})  # A4 without its margins
+    body = page.pdf(path=tmp_path / "report.pdf", prefer_css_page_size=True, tagged=True)
+    assert body.startswith(b"%PDF")
+    pages = len(re.findall(rb"/Type\s*/Page\b", body))
+    assert 5 < pages < 60
+    assert re.search(rb"/S\s*/Table\b", body)
+    page.emulate_media(media="print")
+    table = page.locator("table.verdicts")
+    assert len(claims(page)) == 10
+    assert table.bounding_box()["width"] <= 703
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    assert table.bounding_box()["y"] < 700
+    for hidden in ("nav", ".tools", ".skip"):
+        assert not page.locator(hidden).first.is_visible()
+    assert page.locator(".word").first.is_visible()
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(show, report):
+    page = show(report, **PHONE)
+    for place in ("#verdicts", "#evidence", "#figures", "#claim-R4", "#numbers"):
+        page.evaluate("id => document.querySelector(id).scrollIntoView()", place)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.evaluate("window.scrollX") == 0
+
+
+@pytest.mark.parametrize("name", ["report.html", "generations.html"])
+def test_hostile_text_is_inert(show, harmful, name):
+    page = show(harmful / name)
+    if name == "generations.html":
+        page.wait_for_selector("#rows .row")
+        page.locator("#rows .row").nth(3).click()
+    else:
+        for one in page.locator("summary").all():
+            one.click()
+    for one in page.locator("main button:visible, main th:visible, main td:visible").all()[:40]:
+        one.hover()
+    page.wait_for_timeout(200)
+    assert page.locator("img, iframe, [onmouseover], [onload], [onfocus], [srcdoc]").count() == 0
+    assert "window.pwned=1" in page.locator("body").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_policy_stops_scripts_that_slip_in(chromium, harmful):
+    """What no template does: markup is put into the page. The browser itself refuses to run it."""
+    page = chromium.new_page()
+    said = []
+    page.on("console", lambda message: said.append(message.text))
+    page.goto((harmful / "report.html").as_uri())
+    page.evaluate(
+        """() => {
+          document.body.insertAdjacentHTML("beforeend", '<img src="data:," onerror="window.pwned=1">');
+          const script = document.createElement("script");
+          script.textContent = "window.pwned=1";
+          document.body.append(script);
+          document.body.insertAdjacentHTML("beforeend", '<img src="https://example.invalid/x.png">');
+        }"""
+    )
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.pwned === undefined")
+    assert sum("Content Security Policy" in words for words in said) >= 3
+    page.close()
+
+
+def test_the_report_leads_to_the_answers_and_back(show, chromium, embedded):
+    page = chromium.new_page()
+    page.goto((embedded / "report.html").as_uri())
+    page.get_by_role("link", name="Browse the generations").click()
+    page.wait_for_selector("#rows .row")
+    page.get_by_role("link", name="kvexp report").click()
+    assert page.locator("h1").inner_text().startswith("Study embedded")
+    page.close()
