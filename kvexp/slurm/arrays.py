@@ -27,11 +27,17 @@ class SbatchError(ConfigError):
 
 @dataclass(frozen=True)
 class Piece:
-    """As many shards of one suite as one array holds, and how many of them may run at a time."""
+    """As many shards of one suite as one array holds.
+
+    Attributes:
+        width: how many of them may run at a time.
+        lane: pieces in the same lane run one after the other, where there are more pieces than may run.
+    """
 
     suite: str
     shards: list[str]
     width: int
+    lane: int
 
 
 def max_array_size() -> int:
@@ -47,16 +53,19 @@ def pieces(by_suite: dict[str, list[str]], width: int, largest: int) -> Iterator
     """Split suites into arrays of similar size; the arrays of a suite share its width."""
     for suite, shards in by_suite.items():
         n = -(-len(shards) // largest)
+        lanes = min(n, width)
         for i in range(n):
             part = shards[len(shards) * i // n : len(shards) * (i + 1) // n]
-            share = width * (i + 1) // n - width * i // n
-            yield Piece(suite, part, max(1, share))
+            lane = i % lanes
+            yield Piece(suite, part, width * (lane + 1) // lanes - width * lane // lanes, lane)
 
 
-def shard_options(cluster: ClusterConf, name: str, width: int) -> dict[str, Any]:
-    """For submitit's executor, an array of shards."""
+def shard_options(cluster: ClusterConf, name: str, width: int, after: str | None = None) -> dict[str, Any]:
+    """For submitit's executor, an array of shards; `after`: the job whose end it waits for."""
     conf = cluster.slurm
+    waits = {} if after is None else {"dependency": f"afterany:{after}"}
     return {
+        **waits,
         **_shared(cluster, name, conf.partition, conf.minutes),
         "gres": conf.gres,
         "cpus_per_task": conf.cpus,

@@ -66,8 +66,10 @@ def send_all(one: Sending, console: Console) -> None:
         todo = _free(one.jobs, found, console)
         commit, _ = provenance.git_state(one.root)
         ids = {flight.sent.job_id for flight in found if flight.shard_id is not None}
+        lanes: dict[tuple[str, int], str | None] = {}
         for piece in _pieces(one, todo):
-            sent = _send_piece(one, book, piece, todo, commit)
+            sent = _send_piece(one, book, piece, todo, commit, lanes.get((piece.suite, piece.lane)))
+            lanes[piece.suite, piece.lane] = sent.job_id
             ids.add(sent.job_id)
             console.print(
                 f"job {sent.job_id}: {len(piece.shards)} shards of {piece.suite}, "
@@ -140,13 +142,18 @@ def _pieces(one: Sending, todo: Mapping[str, ShardJob]) -> list[arrays.Piece]:
 
 
 def _send_piece(
-    one: Sending, book: Book, piece: arrays.Piece, todo: Mapping[str, ShardJob], commit: str | None
+    one: Sending,
+    book: Book,
+    piece: arrays.Piece,
+    todo: Mapping[str, ShardJob],
+    commit: str | None,
+    after: str | None,
 ) -> Sent:
     sent = book.write_before(
         piece.suite,
         piece.shards,
         one.cluster.name,
-        lambda name: arrays.shard_options(one.cluster, name, piece.width),
+        lambda name: arrays.shard_options(one.cluster, name, piece.width, after),
         commit,
     )
     _refuse_overlap(book, sent)

@@ -164,6 +164,7 @@ class Book:
         )
         path = self.folder / f"{name}{BEFORE}"
         with shard_log.on_disk(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
             shard_log.write_new(path, before)
         return Sent(before, None, path)
 
