@@ -211,8 +211,12 @@ def _with_slurm(row: ShardStatus, slurm: Standing) -> ShardStatus:
 
 def _waits_for(flight: Flight) -> str:
     """What a person may have to do something about; waiting for its turn is nothing of this kind."""
-    usual = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime")
-    return "" if flight.entry.reason in usual else f"queued, and waits: {flight.entry.reason}"
+    reason = flight.entry.reason
+    if "held" in reason.lower():
+        job_id = flight.entry.job_id.partition("_")[0]
+        return f"Slurm holds it ({reason}): scontrol release {job_id}, or kvexp cancel and submit again"
+    usual = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Dependency")
+    return "" if reason in usual else f"queued, and waits: {reason}"
 
 
 # What needs a person first.

@@ -71,7 +71,7 @@ SlurmctldPort=$port
 SlurmUser=$USER_NAME
 SlurmdUser=$USER_NAME
 AuthType=auth/munge
-AuthInfo=socket=$STATE/munge.socket,cred_expire=8
+AuthInfo=socket=$STATE/munge.socket,cred_expire=12
 StateSaveLocation=$STATE/controller
 SlurmdSpoolDir=$STATE/node
 SlurmctldPidFile=$STATE/slurmctld.own
