@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -19,7 +20,7 @@ from kvexp.prereg.attempts import Started
 from kvexp.shard import Under
 from kvexp.shard_log import FOOTER
 from kvexp.slurm import accounting, ends, flights, queue, submissions
-from kvexp.slurm.arrays import analysis_options, pieces, shard_options
+from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.cancel import _ids
 from kvexp.slurm.crosscheck import of_accounting
 from kvexp.slurm.export import Ran, path_of
@@ -295,6 +296,22 @@ def test_a_task_is_small_and_opened_without_torch(task, tmp_path):
         check=True,
     )
     assert done.stdout.split() == ["mini.tiny.words.000", "False"]
+
+
+def test_a_signal_that_comes_while_python_starts_is_answered_later():
+    code = (
+        "import signal, sys; from kvexp.slurm.task import let_signals_in; got = []; print('up', flush=True); "
+        "sys.stdin.readline(); signal.signal(signal.SIGUSR2, lambda *_: got.append('stop')); print(got); "
+        "let_signals_in(); print(got)"
+    )
+    command = [sys.executable, "-IS", "-c", BLOCKED, "-u", "-c", code]
+    with subprocess.Popen(
+        command, cwd=project.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGUSR2)  # nobody handles it yet
+        said, _ = process.communicate("go on\n", timeout=60)
+    assert (process.returncode, said) == (0, "[]\n['stop']\n")
 
 
 def test_a_task_whose_code_has_changed_does_not_run(task, monkeypatch, capsys):

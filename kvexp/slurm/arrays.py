@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ from kvexp.slurm.programs import SlurmError, run, said
 from kvexp.slurm.submissions import Book, Refused, Sent, Submitted
 
 T = TypeVar("T")
+# Until submitit handles USR2, which means stop and be requeued, it would end the process for good: it waits
+# at the door while Python starts, and kvexp.slurm.task lets it in.
+BLOCKED = (
+    "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
 DEFAULT_ARRAY = 1001  # MaxArraySize of a Slurm that does not say
 
 
@@ -120,9 +127,8 @@ def _setup(cluster: ClusterConf) -> list[str]:
 
 
 def _executor(cluster: ClusterConf, logs: Path, options: dict[str, Any]) -> Any:
-    executor = submitit.SlurmExecutor(
-        folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=cluster.slurm.python
-    )
+    python = f"{cluster.slurm.python or shlex.quote(sys.executable)} -IS -c {shlex.quote(BLOCKED)}"
+    executor = submitit.SlurmExecutor(folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=python)
     executor.update_parameters(**{name: value for name, value in options.items() if value is not None})
     return executor
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import submitit
 
+from kvexp.slurm.task import let_signals_in
+
 
 class Follow:
     """Locks every suite that is complete, then verifies, analyses and writes the pages.
@@ -21,6 +23,7 @@ class Follow:
         self._root, self._suites, self._overrides = root, tuple(suites), tuple(overrides)
 
     def __call__(self) -> str:
+        let_signals_in()
         for suite in self._suites:
             # Whatever is incomplete or unsealed stays open; the analysis says so.
             self._kvexp("lock", suite)

@@ -1,6 +1,7 @@
 """What one array task runs: a shard, started again wherever it was, under the code it was submitted with."""
 
 import pickle
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,12 @@ import submitit
 if TYPE_CHECKING:
     from kvexp.launch import ShardJob
 
-# Nothing here imports torch: until submitit has this object, a signal of Slurm ends the process for good.
+# Nothing here imports torch: until submitit has this object, no signal of Slurm is answered.
+
+
+def let_signals_in() -> None:
+    """From here on USR2 reaches submitit, also one that came while Python started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
 
 
 class ArrayTask:
@@ -32,6 +38,7 @@ class ArrayTask:
     def __call__(self) -> str:
         from kvexp.errors import KvexpError
 
+        let_signals_in()
         try:
             outcome = self._run()
         except KvexpError as error:

@@ -194,6 +194,7 @@ main() {
   mkdir -p -m 700 "$STATE"
   [[ -O $STATE && ! -L $STATE ]] || fail "$STATE belongs to somebody else"
   mkdir -p "$STATE"/{log,dev,controller,node}
+  cd "$STATE" # daemons outlive the folder of whoever calls
   export SLURM_CONF=$STATE/slurm.conf
   running slurmctld >/dev/null || write_configuration
   start_munged
