@@ -1,6 +1,5 @@
 """What kvexp makes of Slurm's words and of its own records; tests/slurm has the real thing."""
 
-import json
 import pickle
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from kvexp.config import ClusterConf, SlurmConf, gpus_of
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.grid import protocols
 from kvexp.prereg.attempts import Started
+from kvexp.records import Footer, Segment, encode
 from kvexp.shard import Under
 from kvexp.shard_log import FOOTER
 from kvexp.slurm import accounting, ends, flights, queue, submissions
@@ -361,18 +361,19 @@ def exported(tmp_path, *changes):
 
 
 def closed(tmp_path, at):
+    """A footer, with a segment of job 8."""
     folder = tmp_path / "results/mini/s/mini.x"
     folder.mkdir(parents=True, exist_ok=True)
-    footer = {
-        "kind": "footer/1",
-        "shard_id": "mini.x",
-        "shard_digest": "0" * 64,
-        "rows": 0,
-        "sha256": "0" * 64,
-    }
-    (folder / FOOTER).write_text(
-        json.dumps({**footer, "segments": [], "model_seconds": None, "ended_at": at})
+    made = Footer(
+        shard_id="mini.x",
+        shard_digest="0" * 64,
+        rows=0,
+        sha256="0" * 64,
+        segments=[Segment(attempt=1, job_id="8", rows=0)],
+        model_seconds=None,
+        ended_at=at,
     )
+    (folder / FOOTER).write_bytes(encode(made))
 
 
 def judged(tmp_path, *attempts):
