@@ -5,7 +5,7 @@ from zipfile import is_zipfile
 
 from kvexp.config import ModelConf
 from kvexp.errors import InputError
-from kvexp.model_files import config_of
+from kvexp.model_files import config_of, tokenizer_of
 from kvexp.weights import SINGLE, TOKENIZER_SETS, TOKENIZERS, has_tokenizer, lacking
 
 OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")
@@ -27,6 +27,7 @@ def check_folder(model: ModelConf) -> None:
     if (folder / "config.json").is_file():  # of another kind, its weights do not matter
         config_of(model, folder)
     if (name := lacking(folder)) is None:
+        tokenizer_of(model, folder)
         return
     others = sorted(path.name for kind in OTHER_WEIGHTS for path in folder.glob(kind))
     if name == SINGLE and others and not (folder / name).exists():

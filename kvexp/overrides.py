@@ -150,6 +150,8 @@ def _lacks_unchosen(selection: Selection) -> bool:
 
 
 def _is_to_fetch(conf: TaskConf) -> bool:
+    if family_of(conf).source() is None:
+        return False
     try:
         family_of(conf).example_ids(1, 0, 1)
     except InputError as error:
