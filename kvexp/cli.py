@@ -26,7 +26,7 @@ from kvexp.terminal import printable
 TRACEBACK = "KVEXP_TRACEBACK"
 Verb = Callable[[argparse.Namespace, Console], int]
 # Verbs that name nothing but the study, no registration and no suite.
-ABOUT_A_STUDY = ("plan", "fetch", "submit", "status", "verdicts", "report")
+ABOUT_A_STUDY = ("plan", "fetch", "submit", "status", "cancel", "account", "verdicts", "report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,6 +131,18 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument(
         "--allow-dirty", action="store_true", help="run a sealed suite although tracked files are changed"
     )
+    submit.add_argument("--dry-run", action="store_true", help="only print what would be started")
+    submit.add_argument(
+        "--then-analyze",
+        action="store_true",
+        help="on Slurm: a job that locks complete suites and analyses, once all others have ended",
+    )
+    for name, text in (
+        ("cancel", "Take what this study has in Slurm's queue out of it."),
+        ("account", "Export what Slurm's accounting knows of this study's jobs."),
+    ):
+        verb = add(name, _slurm(f"{name}_study"), text, ONE, _overrides())
+        verb.add_argument("--unregistered", action="store_true", help="of the runs in results/scratch")
     add("status", _status, "Show how far each shard is.", ONE, _overrides(), as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", ONE, _overrides())
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
@@ -229,6 +241,18 @@ def _registration(name: str) -> Verb:
     return verb
 
 
+def _slurm(name: str) -> Verb:
+    """A verb of `kvexp.slurm.verbs`, imported when it is called."""
+
+    def verb(parsed: argparse.Namespace, console: Console) -> int:
+        from kvexp.slurm import verbs
+
+        found: Verb = getattr(verbs, name)
+        return found(parsed, console)
+
+    return verb
+
+
 def _plan(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.plan import exit_code, print_plan, study_plan
@@ -261,26 +285,26 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
         overrides=parsed.overrides,
         is_registered=not parsed.unregistered,
         allow_dirty=parsed.allow_dirty,
+        dry_run=parsed.dry_run,
+        then_analyze=parsed.then_analyze,
     )
 
 
 def _status(parsed: argparse.Namespace, console: Console) -> int:
-    from dataclasses import asdict
-
     from kvexp.compose import project_root, select
     from kvexp.started import refuse_unstarted
-    from kvexp.status import print_status, study_status
+    from kvexp.status import print_report, report
 
     root = project_root()
     selection = select(parsed.overrides, root)
     results = root / "results" / selection.study.name
     refuse_unstarted(results, parsed.overrides)
-    rows = study_status(selection, results)
+    found = report(selection, root, results)
     if parsed.json:
-        print(json.dumps([asdict(row) for row in rows], indent=2))
+        print(json.dumps(found.plain(), indent=2))
     else:
-        print_status(selection.study.name, rows, console)
-    return IntegrityError.exit_code if any(row.state == "broken" for row in rows) else 0
+        print_report(found, console)
+    return IntegrityError.exit_code if any(row.state == "broken" for row in found.rows) else 0
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:

@@ -8,7 +8,7 @@ imports Hydra.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -188,7 +188,7 @@ class _Composer:
             hint = suggest(first, [*types, *([] if item else self.known(group))])
             raise ConfigError(f"{text!r}: {what} {first!r}; {hint}")
         # Parameters of a part are a free dict, checked later by the part; elsewhere ++ would add any key.
-        is_free = get_origin(types[first]) is dict
+        is_free = _is_free(types[first], key.split(".")[1:])
         return _Change(text, item, first, f"{'++' if is_free else ''}{general.lstrip('+')}")
 
     def chosen(self, group: str) -> str:
@@ -281,6 +281,14 @@ class _Composer:
                 if change.text not in self._used:
                     what = repr(change.item) if change.item else f"with a field {change.field!r}"
                     raise ConfigError(f"{change.text!r} changes nothing: {whole} has no {group} {what}")
+
+
+def _is_free(kind: Any, rest: list[str]) -> bool:
+    """Whether a key lies in a free dict, however deep."""
+    if get_origin(kind) is dict:
+        return True
+    inner = {f.name: f.type for f in fields(kind)} if rest and is_dataclass(kind) else {}
+    return bool(inner) and rest[0] in inner and _is_free(inner[rest[0]], rest[1:])
 
 
 def _check_name(where: str, group: str, name: str, stem: str) -> None:

@@ -3,6 +3,7 @@
 A study lists suites and models, a suite lists tasks and arms; each of these is a YAML file of its own.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,8 @@ from kvexp.replay.protocol import Protocol
 GROUPS = ("study", "suite", "model", "task", "arm", "cluster")
 CONDITIONS = ("aware", "stream")
 DTYPES = ("float32", "bfloat16", "float16")
+EXECUTORS = ("debug", "local", "slurm")
+GRES = re.compile(r"gpu(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
 
 
 @dataclass
@@ -288,16 +291,73 @@ class Rate:
 
 
 @dataclass
+class SlurmConf:
+    """What a shard asks of Slurm; null: the cluster's own default.
+
+    Attributes:
+        partition: for `sbatch --partition`, as are the next three.
+        account: who pays.
+        qos: quality of service.
+        constraint: features of nodes.
+        gres: GPUs of one shard, as `gpu:h100:1`.
+        cpus: cores of one shard.
+        memory_gb: memory of one shard; null asks for none, which some sites read as a whole node.
+        minutes: time limit. A shard that hits it goes on where it was, in the same job.
+        signal_seconds: before the limit, and after the signal of a preemption, the time to stop in.
+        max_timeouts: times that one job may hit its limit before it is given up until the next submit.
+        setup: shell commands before kvexp starts (modules, containers, environments); a failing one ends it.
+        python: command that starts Python on a node; null: this interpreter, by its path.
+        sbatch: further options of sbatch, by their long names.
+        analysis_partition: where `--then-analyze` runs, without a GPU; null: as above.
+        analysis_minutes: its time limit.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    gres: str | None = None
+    cpus: int = 1
+    memory_gb: float | None = None
+    minutes: int = 60
+    signal_seconds: int = 120
+    max_timeouts: int = 20
+    setup: list[str] = field(default_factory=list)
+    python: str | None = None
+    sbatch: dict[str, Any] = field(default_factory=dict)
+    analysis_partition: str | None = None
+    analysis_minutes: int = 60
+
+    def __post_init__(self) -> None:
+        for name in ("cpus", "minutes", "signal_seconds", "max_timeouts", "analysis_minutes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"slurm.{name} is at least 1, got {getattr(self, name)}")
+        if self.memory_gb is not None and self.memory_gb <= 0:
+            raise ConfigError(f"slurm.memory_gb is above 0, got {self.memory_gb:g}")
+        if self.gres is not None and not GRES.fullmatch(self.gres):
+            raise ConfigError(f"slurm.gres is written as gpu:1 or gpu:h100:1, got {self.gres!r}")
+        if taken := sorted({"array", "output", "error", "signal", "job-name", "job_name"} & set(self.sbatch)):
+            raise ConfigError(f"slurm.sbatch cannot set {taken[0]}: kvexp does")
+
+
+def gpus_of(gres: str | None) -> int:
+    """GPUs that a shard asks for; a name without a number is one."""
+    last = (gres or "gpu:0").rpartition(":")[2]
+    return int(last) if last.isdigit() else 1
+
+
+@dataclass
 class ClusterConf:
     """Where shards run. Never part of a shard's identity.
 
     Attributes:
         name: short name.
-        executor: `debug` runs in this process, `local` in worker processes through submitit.
-        workers: shards at a time.
+        executor: `debug` runs in this process, `local` in worker processes, `slurm` in job arrays.
+        workers: shards at a time; on Slurm, of one suite.
         threads: torch threads of a worker; 0 shares the cores among the workers.
         device: torch device.
         rates: measured speed by model name.
+        slurm: what a shard asks of Slurm.
     """
 
     name: str = MISSING
@@ -306,12 +366,21 @@ class ClusterConf:
     threads: int = 0
     device: str = "cpu"
     rates: dict[str, Rate] = field(default_factory=dict)
+    slurm: SlurmConf = field(default_factory=SlurmConf)
 
     def __post_init__(self) -> None:
-        if self.executor not in ("debug", "local"):
-            raise ConfigError(f"cluster {self.name}: executor is debug or local, got {self.executor!r}")
+        if self.executor not in EXECUTORS:
+            raise ConfigError(
+                f"cluster {self.name}: executor is {', '.join(EXECUTORS[:-1])} or {EXECUTORS[-1]}, "
+                f"got {self.executor!r}"
+            )
         if self.workers < 1 or self.threads < 0:
             raise ConfigError(f"cluster {self.name}: workers is at least 1, threads at least 0")
+
+    @property
+    def slurm_threads(self) -> int:
+        """Torch threads of a shard on Slurm, which gives it cores of its own."""
+        return self.threads or self.slurm.cpus
 
 
 # What an item's first default may be called, and the schema that it then has.

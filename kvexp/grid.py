@@ -135,6 +135,7 @@ def _task_shards(
             _check_suite(selection, suite, conf, family)
         if isinstance(suite, AttentionConf):
             _check_scores(suite)
+    arms = [(selection.arms[e.arm], e) for e in suite.arms] if isinstance(suite, SuiteConf) else []
     for chunk, start in enumerate(range(0, len(ids), suite.shard_examples)):
         common: dict[str, Any] = {
             "suite": suite.name,
@@ -148,7 +149,6 @@ def _task_shards(
             "example_ids": ids[start : start + suite.shard_examples],
         }
         if isinstance(suite, SuiteConf):
-            arms = [(selection.arms[entry.arm], entry) for entry in suite.arms]
             yield GenerationShard(
                 **common, arms=arms, no_context=suite.no_context, protocol_digest=digests["generations"]
             )

@@ -25,6 +25,7 @@ from kvexp.folders import own_folder
 from kvexp.model_files import config_of, tokenizer_of
 from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, Under, run_shard
+from kvexp.shard_places import folder_of
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
@@ -122,26 +123,23 @@ def content_digest(model: ModelConf) -> str | None:
     return None
 
 
-def folder_of(results: Path, shard: Shard) -> Path:
-    """results/<study>/<suite>/<shard_id>."""
-    return results / shard.suite / shard.shard_id
-
-
-def is_complete(results: Path, shard: Shard) -> bool:
-    """A footer closes a shard."""
-    return (folder_of(results, shard) / shard_log.FOOTER).exists()
-
-
 def jobs(
     root: Path, results: Path, made: list[Shard], cluster: ClusterConf, under: Mapping[str, Under]
 ) -> list[ShardJob]:
     """One job for every shard; `under`: by suite, what it is registered under."""
     git = provenance.git_state(root)
-    threads = cluster.threads or max(1, len(os.sched_getaffinity(0)) // cluster.workers)
+    threads = threads_of(cluster)
     return [
         ShardJob(shard, Place(folder_of(results, shard), under[shard.suite], git, cluster.device), threads)
         for shard in made
     ]
+
+
+def threads_of(cluster: ClusterConf) -> int:
+    """Torch threads of a worker: as said, or its share of the cores that it is given."""
+    if cluster.executor == "slurm":
+        return cluster.slurm_threads
+    return cluster.threads or max(1, len(os.sched_getaffinity(0)) // cluster.workers)
 
 
 def run_here(todo: list[ShardJob]) -> Iterator[Outcome]:

@@ -7,9 +7,11 @@ cannot import arbitrary code, and adding a part means adding a file.
 import dataclasses
 import difflib
 import importlib
+import os
 import pkgutil
 import types
 import typing
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from kvexp.errors import ConfigError
@@ -19,9 +21,15 @@ T = TypeVar("T")
 
 def names(package: str) -> list[str]:
     """Names of the parts in a package folder, sorted; `base` and files that begin with _ are not parts."""
-    folder = importlib.import_module(package).__path__
-    found = {m.name for m in pkgutil.iter_modules(folder)} - {"base"}
-    return sorted(name for name in found if not name.startswith("_"))
+    folders = tuple(importlib.import_module(package).__path__)
+    return list(_listed(folders, tuple(os.stat(folder).st_mtime_ns for folder in folders)))
+
+
+@lru_cache(maxsize=64)
+def _listed(folders: tuple[str, ...], _changed: tuple[int, ...]) -> tuple[str, ...]:
+    """Thousands of shards ask the same; a folder that has changed is read again."""
+    found = {m.name for m in pkgutil.iter_modules(folders)} - {"base"}
+    return tuple(sorted(name for name in found if not name.startswith("_")))
 
 
 def suggest(name: str, known: list[str]) -> str:

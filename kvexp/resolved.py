@@ -9,6 +9,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from kvexp.config import ArmConf, ArmGrid, AttentionConf, ModelConf, SuiteBase, TaskConf, is_folder
@@ -80,6 +81,25 @@ class Shard(ABC):
         """Keys of the rows that a complete log holds."""
 
 
+class _Same:
+    """A list that is known by being itself: the shards of a task share one."""
+
+    def __init__(self, arms: list[tuple[ArmConf, ArmGrid]]) -> None:
+        self.arms = arms
+
+    def __hash__(self) -> int:
+        return id(self.arms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.arms is self.arms
+
+
+@lru_cache(maxsize=256)
+def _places(same: _Same) -> tuple[Arm, ...]:
+    """Thousands of shards ask for the same."""
+    return tuple(place for conf, entry in same.arms for place in places(conf, entry))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GenerationShard(Shard):
     """Every arm answers every example."""
@@ -96,7 +116,7 @@ class GenerationShard(Shard):
 
     def places(self) -> list[Arm]:
         """Every arm at every place of the grid, in the order of the suite."""
-        return [place for conf, entry in self.arms for place in places(conf, entry)]
+        return list(_places(_Same(self.arms)))
 
     @property
     def n_rows(self) -> int:

@@ -13,9 +13,9 @@ from rich.text import Text
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import is_folder
-from kvexp.errors import InputError, IntegrityError, NotFetched
+from kvexp.errors import ConfigError, InputError, IntegrityError, NotFetched
 from kvexp.example_files import lost
-from kvexp.grid import chosen, shards
+from kvexp.grid import chosen, protocols, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.missing import Lacks, lines, missing, summary
 from kvexp.overrides import fetch_command, notes, refuse_lent
@@ -28,11 +28,19 @@ from kvexp.progress import Work
 from kvexp.resolved import Shard
 from kvexp.same_weights import refuse_other_weights
 from kvexp.shard import Under, refuse_other_seals
-from kvexp.shard_log import check_closed, read_attempts
+from kvexp.shard_log import CELLS, GENERATIONS, check_closed, read_attempts
+from kvexp.shard_places import folder_of, is_complete
+from kvexp.slurm.follow import Follow
+from kvexp.slurm.sending import Sending, print_all, refuse_absent, send_all
 from kvexp.terminal import printable
 
 SCRATCH = "scratch"  # below results/, for runs that no analysis reads
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
+
+
+def results_of(selection: Selection, root: Path, *, is_registered: bool) -> Path:
+    """Where a study's logs go."""
+    return root / "results" / ("." if is_registered else SCRATCH) / selection.study.name
 
 
 def submit(
@@ -43,6 +51,8 @@ def submit(
     overrides: Sequence[str] = (),
     is_registered: bool = True,
     allow_dirty: bool = False,
+    dry_run: bool = False,
+    then_analyze: bool = False,
 ) -> int:
     """Run the chosen shards that have no footer; the exit code is that of the worst outcome.
 
@@ -54,8 +64,10 @@ def submit(
         is_registered: if not, nothing is checked against seals, and the logs go to results/scratch, which no
             analysis reads.
         allow_dirty: run sealed suites although tracked files differ from their commit.
+        dry_run: only print what would be started; nothing is written.
+        then_analyze: on Slurm, lock and analyse once everything has ended.
     """
-    results = root / "results" / ("." if is_registered else SCRATCH) / selection.study.name
+    results = results_of(selection, root, is_registered=is_registered)
     refuse_lent(selection)
     _refuse_missing(selection, results, overrides)
     made = shards(selection, "leave_out")
@@ -63,8 +75,24 @@ def submit(
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
     under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
-    todo = [s for s in wanted if not launch.is_complete(results, s)]
+    todo = [s for s in wanted if not is_complete(results, s)]
+    open_ids = {s.shard_id for s in todo}
     refuse_locked(results, [s.suite for s in todo])
+    on_slurm = selection.cluster.executor == "slurm"
+    if then_analyze and not (on_slurm and is_registered):
+        raise ConfigError(
+            "--then-analyze submits a job of its own: it needs a cluster with executor: slurm, and no "
+            "--unregistered (elsewhere, say `kvexp lock` and `kvexp verdicts` afterwards)"
+        )
+    if on_slurm:
+        refuse_absent()
+    if dry_run and not on_slurm:
+        for shard in todo:
+            console.print(f"would run {shard.shard_id}")
+        return 0
+    if dry_run:
+        print_all(_sending(selection, root, results, todo, under, overrides, then_analyze), console)
+        return 0
     for shard in {shard.model.name: shard for shard in todo}.values():
         launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
     launch.check_heads(todo)
@@ -72,7 +100,7 @@ def submit(
     gone = lost(results, wanted)
     write_grid(results, made, left_out)
     write_examples(results, wanted, launch.tokenizers(selection))
-    _refuse_others(results, [s for s in wanted if s not in todo], under)
+    _refuse_others(results, [s for s in wanted if s.shard_id not in open_ids], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
         console.print(printable(note), markup=False)
     for path in gone:
@@ -84,6 +112,9 @@ def submit(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
         f"{len(todo)} to run on cluster={selection.cluster.name}{where}"
     )
+    if on_slurm and (todo or then_analyze):
+        send_all(_sending(selection, root, results, todo, under, overrides, then_analyze), console)
+        return 0
     if not todo:
         return 0
     jobs = launch.jobs(root, results, todo, selection.cluster, under)
@@ -92,14 +123,35 @@ def submit(
     else:
         logs = root / "slurm" / "logs" / selection.study.name
         events = launch.run_local(jobs, logs, selection.cluster)
-    logs_of = [launch.folder_of(results, s) / s.log for s in todo]
+    logs_of = [folder_of(results, s) / s.log for s in todo]
     return _watch(events, jobs, Work(todo, logs_of, selection.cluster), console)
+
+
+def _sending(
+    selection: Selection,
+    root: Path,
+    results: Path,
+    todo: list[Shard],
+    under: Mapping[str, Under],
+    overrides: Sequence[str],
+    then_analyze: bool,
+) -> Sending:
+    made = protocols(selection)
+    words = [word for word in overrides if not word.lstrip("+").startswith(("cluster", "suite="))]
+    return Sending(
+        root,
+        results,
+        selection.cluster,
+        launch.jobs(root, results, todo, selection.cluster, under),
+        {GENERATIONS: made["generations"].files, CELLS: made["cells"].files},
+        Follow(root, selection.chosen["suite"], words) if then_analyze else None,
+    )
 
 
 def _refuse_missing(selection: Selection, results: Path, overrides: Sequence[str]) -> None:
     """Raises NotFetched or InputError that names everything at once; complete shards need no model."""
     made = chosen(shards(selection, "assume", {}), selection)
-    models = {f"model {shard.model.name}" for shard in made if not launch.is_complete(results, shard)}
+    models = {f"model {shard.model.name}" for shard in made if not is_complete(results, shard)}
     lacks = Lacks(selection)
     found = [
         one
@@ -122,7 +174,7 @@ def _refuse_others(results: Path, complete: list[Shard], under: Mapping[str, Und
     """Raises IntegrityError if a complete shard is not what is asked for: other rows, weights or seals."""
     digests = {s.model.name: launch.content_digest(s.model) for s in complete if is_folder(s.model.source)}
     for shard in complete:
-        folder = launch.folder_of(results, shard)
+        folder = folder_of(results, shard)
         check_closed(folder, shard.digest, shard.log)
         attempts = read_attempts(folder)
         refuse_other_seals(folder, attempts, under[shard.suite])

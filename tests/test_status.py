@@ -114,7 +114,7 @@ def loop(root):
 def test_states(root, status, change, state, rows, note):
     change(root)
     code = 4 if state == "broken" else 0
-    found = {row["shard_id"]: row for row in json.loads(status("--json", code=code))}
+    found = {row["shard_id"]: row for row in json.loads(status("--json", code=code))["shards"]}
     row = found["mini.tiny.words.000"]
     assert (row["state"], row["done"], row["expected"]) == (state, rows, 14)
     assert note in row["note"]
@@ -128,12 +128,12 @@ def test_states(root, status, change, state, rows, note):
 def test_a_shard_is_running_while_its_log_is_locked(root, status):
     open_again(root, 5)
     with locked_log(first(root)):
-        assert json.loads(status("--json"))[0]["state"] == "running"
-    assert json.loads(status("--json"))[0]["state"] == "partial"
+        assert json.loads(status("--json"))["shards"][0]["state"] == "running"
+    assert json.loads(status("--json"))["shards"][0]["state"] == "partial"
 
 
 def test_a_folder_made_under_other_settings_is_said_so(root, status):
-    rows = json.loads(status("--json", "study.protocol.delta=0.2"))
+    rows = json.loads(status("--json", "study.protocol.delta=0.2"))["shards"]
     (note,) = {row["note"] for row in rows}
     assert note.startswith("made under another configuration or protocol, at commit ")
 

@@ -228,11 +228,11 @@ def test_examples_that_fail_are_tried_again_once_the_cause_is_gone(command, root
     assert err.count("2 of 2 examples failed") == 2
     assert "out_of_memory" in err
     _, out, _ = command("status", "--json")
-    assert {row["state"] for row in json.loads(out)} == {"failed"}
+    assert {row["state"] for row in json.loads(out)["shards"]} == {"failed"}
     code, _, err = submit(command)
     assert (code, err) == (0, "")
     _, out, _ = command("status", "--json")
-    assert {row["state"] for row in json.loads(out)} == {"complete"}
+    assert {row["state"] for row in json.loads(out)["shards"]} == {"complete"}
 
 
 @pytest.mark.parametrize(

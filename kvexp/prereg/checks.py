@@ -7,12 +7,14 @@ from kvexp.prereg.checks_of_logs import of_logs
 from kvexp.prereg.checks_of_papers import of_papers
 from kvexp.prereg.evidence import Found
 from kvexp.prereg.forms import AttemptEvidence, Check, Replayed
+from kvexp.slurm.crosscheck import of_accounting
 
 
 def sentences(found: Found, attempts: list[AttemptEvidence], replay: Replayed | None) -> Iterator[Check]:
-    """Every check, in the order of the story: registration, stamps, attempts, lock, looks, replay."""
+    """Every check, in the order of the story: registration, stamps, attempts, lock, looks, replay, jobs."""
     yield from of_papers(found, attempts)
     yield from of_logs(found, attempts, replay)
+    yield from of_accounting(found.home.root, found.home.results, found.attempts)
 
 
 def refuse_failing(checks: list[Check]) -> None:

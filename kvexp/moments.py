@@ -1,0 +1,13 @@
+"""The times that records state, UTC to the second, as seconds since 1970 (leaf)."""
+
+from datetime import UTC, datetime
+
+from kvexp.errors import IntegrityError
+
+
+def seconds_of(text: str) -> float:
+    """Of a time as `kvexp.provenance.now` writes it. Raises IntegrityError for another one."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise IntegrityError(f"{text[:40]!r} is no time of a record (like 2026-01-31T12:00:00Z)") from None

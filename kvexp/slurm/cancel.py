@@ -1,0 +1,41 @@
+"""`kvexp cancel`: takes out of the queue what this study has there, and nothing else."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from rich.console import Console
+
+from kvexp.slurm.flights import Flight, read_flights
+from kvexp.slurm.programs import run
+from kvexp.slurm.submissions import Book
+
+IDS_AT_ONCE = 200
+
+
+def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> None:
+    """Cancel the tasks of these shards; None: all, and the analysis that follows them as well.
+
+    Raises SlurmError if the queue does not answer or scancel refuses.
+    """
+    found = read_flights(book.read())
+    chosen = [f for f in found if shard_ids is None or f.shard_id in shard_ids]
+    if not chosen:
+        console.print(f"study {book.study} has nothing of it in the queue")
+        return
+    ids = _ids(found, chosen)
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        run(["scancel", *ids[start : start + IDS_AT_ONCE]])
+    running = sum(flight.entry.is_running for flight in chosen)
+    console.print(
+        f"cancelled {len(chosen)} of {len(found)} tasks that study {book.study} has in the queue, {running} "
+        "of them running; the rows so far are kept"
+    )
+
+
+def _ids(found: Sequence[Flight], chosen: Sequence[Flight]) -> list[str]:
+    """Whole arrays where nothing else of them is in the queue, else task by task."""
+    there = Counter(flight.entry.job_id.partition("_")[0] for flight in found)
+    meant = Counter(flight.entry.job_id.partition("_")[0] for flight in chosen)
+    whole = {job_id for job_id, n in meant.items() if there[job_id] == n}
+    parts = [f.entry.job_id for f in chosen if f.entry.job_id.partition("_")[0] not in whole]
+    return [*sorted(whole, key=int), *parts]

@@ -1,0 +1,97 @@
+"""Attempts held against Slurm's accounting, both ways: no attempt without a job, no job without an attempt.
+
+A job that completed a shard and left no attempt is how a discarded run would look.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kvexp import shard_log
+from kvexp.moments import seconds_of
+from kvexp.prereg.attempts import Started
+from kvexp.prereg.forms import Check, all_hold
+from kvexp.shard_log import FOOTER
+from kvexp.slurm.export import Ran, path_of, read_export
+
+SLACK_SECONDS = 120  # between the clocks of nodes and controller
+SHOWN = 3
+
+
+def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Iterator[Check]:
+    """The checks; none for a study that no Slurm has seen."""
+    mine = [one for one in attempts if "SLURM_JOB_ID" in one.attempt.slurm]
+    runs = read_export(path_of(root, results))
+    if not runs:
+        if mine:
+            words = (
+                f"{len(mine)} attempts name jobs of Slurm, and its accounting was not exported: kvexp account"
+            )
+            yield Check(name="accounting", holds=None, words=words)
+        return
+    by_job: dict[str, list[Ran]] = {}
+    for run in runs:
+        by_job.setdefault(run.raw_id, []).append(run)
+    yield all_hold(
+        "attempts in accounting",
+        [words for one in mine if (words := _unknown(one, by_job))],
+        f"Slurm's accounting knows the job of each of {len(mine)} attempts",
+    )
+    yield from _jobs_without_attempts(results, runs, mine)
+
+
+def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
+    """Why accounting does not bear out an attempt, or nothing."""
+    attempt, job = one.attempt, one.attempt.slurm["SLURM_JOB_ID"]
+    who = f"attempt {attempt.number} of {attempt.shard_id}"
+    if job not in by_job:
+        return f"{who} names job {job}, which accounting does not know (or not yet: kvexp account)"
+    if attempt.shard_id not in {run.shard_id for run in by_job[job]}:
+        return f"{who} names job {job}, which was submitted for {by_job[job][0].shard_id}"
+    if not any(_ran_at(run, seconds_of(attempt.started_at)) for run in by_job[job]):
+        return f"{who} began at {attempt.started_at}, when job {job} did not run"
+    return ""
+
+
+def _jobs_without_attempts(results: Path, runs: Sequence[Ran], mine: Sequence[Started]) -> Iterator[Check]:
+    began: dict[tuple[str, str], list[float]] = {}
+    for one in mine:
+        key = (one.attempt.slurm["SLURM_JOB_ID"], one.attempt.shard_id)
+        began.setdefault(key, []).append(seconds_of(one.attempt.started_at))
+    suites = {one.suite for one in mine}
+    without = [
+        run
+        for run in runs
+        if run.shard_id is not None
+        and run.suite in suites
+        and not any(_ran_at(run, start) for start in began.get((run.raw_id, run.shard_id), []))
+        and not _was_closed(results, run)
+    ]
+    completed = [run for run in without if run.state == "COMPLETED"]
+    yield all_hold(
+        "jobs in attempts",
+        [
+            f"job {run.job_id} completed {run.shard_id} in {run.seconds} s and left no attempt"
+            for run in completed
+        ],
+        f"each of {sum(run.shard_id is not None for run in runs)} runs of jobs has its attempt, had nothing "
+        "left to do, or did not complete",
+    )
+    if early := [run for run in without if run.state != "COMPLETED"]:
+        shown = ", ".join(f"{run.job_id} {run.state} after {run.seconds} s" for run in early[:SHOWN])
+        more = f" (and {len(early) - SHOWN} more)" if len(early) > SHOWN else ""
+        words = f"{len(early)} runs ended before their attempt began: {shown}{more}"
+        yield Check(name="jobs that ended early", holds=None, words=words)
+
+
+def _was_closed(results: Path, run: Ran) -> bool:
+    """Whether the shard was complete by the end of a run: then there was nothing to do for it."""
+    folder = results / str(run.suite) / str(run.shard_id)
+    if not (folder / FOOTER).exists():
+        return False
+    end = float("inf") if run.end is None else seconds_of(run.end)
+    return seconds_of(shard_log.read_footer(folder).ended_at) <= end + SLACK_SECONDS
+
+
+def _ran_at(run: Ran, moment: float) -> bool:
+    end = float("inf") if run.end is None else seconds_of(run.end) + SLACK_SECONDS
+    return seconds_of(run.start) - SLACK_SECONDS <= moment <= end

@@ -1,0 +1,68 @@
+"""What is in the queue now. No answer is no verdict: callers get an error, never an empty queue."""
+
+import os
+import pwd
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kvexp.slurm.programs import SECONDS, run
+
+# The name stands last: it alone could hold the separator.
+_FORMAT = "%i|%T|%r|%u|%j"
+RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job, or one task of an array, that is pending or running.
+
+    Attributes:
+        job_id: as squeue writes it, `123` or `123_4`.
+        task: index in the array; 0 for a job that is none.
+        state: Slurm's word.
+        reason: why it is pending, in Slurm's words.
+        user: whose it is.
+        name: of the job; kvexp never gives the same one twice.
+    """
+
+    job_id: str
+    task: int
+    state: str
+    reason: str
+    user: str
+    name: str
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a node; else it waits, for the first time or after a requeue."""
+        return self.state in RUNNING
+
+
+def me() -> str:
+    """The user who calls."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def read_queue(users: Iterable[str], seconds: float = SECONDS) -> list[Entry]:
+    """Every task of these users and of the caller in the queue. Raises SlurmError without an answer."""
+    known = sorted({me(), *(user for user in users if _exists(user))})
+    text = run(["squeue", "-h", "-r", "-u", ",".join(known), "-o", _FORMAT], seconds)
+    return [_entry(line) for line in text.splitlines() if line.count("|") >= 4]
+
+
+def _exists(user: str) -> bool:
+    """squeue refuses the whole question for one user whom it does not know."""
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def _entry(line: str) -> Entry:
+    job_id, state, reason, user, name = line.split("|", 4)
+    task = job_id.partition("_")[2]
+    return Entry(job_id, int(task) if task.isdigit() else 0, state, reason, user, name)

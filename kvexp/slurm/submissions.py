@@ -1,0 +1,212 @@
+"""Submission records: what was about to be given to sbatch, and what it answered, one pair of files each.
+
+`slurm/submissions/<study>/<name>.before.json` is on the disk before sbatch is called, `<name>.after.json`
+once it has answered. A record without its answer means that something ended in between: the job's name,
+which is in the record and never used twice, says in the queue whether there is a job.
+"""
+
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvexp import provenance, shard_log
+from kvexp.config import gpus_of
+from kvexp.errors import IncompleteError, IntegrityError
+from kvexp.records import Id, Reader, Record, RecordError
+from kvexp.slurm.queue import me
+
+FOLDER = "submissions"
+LOCK_SECONDS = 300.0  # another submit of thousands of shards takes a while
+FRESH_SECONDS = 300.0
+BEFORE, AFTER = ".before.json", ".after.json"
+
+
+class Submission(Record, frozen=True, kw_only=True, tag="submission/1"):
+    """What one call of sbatch is to start: an array, a single job, or the analysis that follows."""
+
+    name: str  # of the job, unique
+    study: str  # folder below results/
+    suite: Id | None  # null: the analysis
+    shards: list[Id]  # task k of the array runs the k-th
+    cluster: str  # name of the file in conf/cluster
+    options: dict[str, Any]  # of sbatch, as given to submitit
+    logs: str  # folder, relative to the repository
+    git_commit: str | None
+    user: str
+    host: str
+    pid: int
+    at: str  # UTC
+
+
+class Submitted(Record, frozen=True, kw_only=True, tag="submitted/1"):
+    """sbatch's answer."""
+
+    name: str
+    job_id: str
+    at: str
+    found_in_queue: bool = False  # the answer was lost with its reader; the queue had the job
+
+
+class Refused(Record, frozen=True, kw_only=True, tag="refused/1"):
+    """sbatch, or another submit at the same moment, did not let it through."""
+
+    name: str
+    reason: str
+    at: str
+
+
+_before: Reader[Submission] = Reader(Submission)
+_after: Reader[Submitted | Refused] = Reader(Submitted | Refused)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A submission and its answer; None: there is none."""
+
+    before: Submission
+    after: Submitted | Refused | None
+    path: Path  # of the record before
+
+    @property
+    def job_id(self) -> str | None:
+        return self.after.job_id if isinstance(self.after, Submitted) else None
+
+    @property
+    def may_be_at_work(self) -> bool:
+        """Without an answer: whether another machine may still be waiting for it.
+
+        On this machine nobody is: the caller holds the lock of the book.
+        """
+        if self.after is not None or self.before.host == socket.gethostname():
+            return False
+        return time.time() - self.path.stat().st_mtime < FRESH_SECONDS
+
+    @property
+    def is_array(self) -> bool:
+        """submitit makes no array of one."""
+        return len(self.before.shards) > 1
+
+    def task_id(self, task: int) -> str:
+        """The job id of a task, as Slurm writes it."""
+        return f"{self.job_id}_{task}" if self.is_array else str(self.job_id)
+
+    def log(self, task: int) -> Path:
+        """Where a task writes, all its runs one after the other; relative to the repository."""
+        return Path(self.before.logs) / f"{self.task_id(task)}_0_log.out"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that each task asked for."""
+        return gpus_of(self.before.options.get("gres"))
+
+
+class Book:
+    """The submission records of one study."""
+
+    def __init__(self, root: Path, results: Path) -> None:
+        self.root = root
+        self.study = results.relative_to(root / "results").as_posix()
+        self.folder = root / "slurm" / FOLDER / self.study
+
+    def read(self) -> list[Sent]:
+        """Every submission, oldest first. Raises IntegrityError for a file that is no record."""
+        return [
+            Sent(
+                _read(path, _before),
+                _read(answer, _after)
+                if (answer := path.with_name(path.name.replace(BEFORE, AFTER))).is_file()
+                else None,
+                path,
+            )
+            for path in sorted(self.folder.glob(f"*{BEFORE}"))
+        ]
+
+    def job_name(self, name: str) -> str:
+        """A name in Slurm says which study it is of."""
+        return f"{self.study.replace('/', '.')}.{name}"
+
+    def logs(self, name: str) -> str:
+        """The folder of a submission's logs, relative to the repository."""
+        return f"slurm/logs/{self.study}/{name}"
+
+    def write_before(
+        self,
+        suite: str | None,
+        shards: Sequence[str],
+        cluster: str,
+        options: Callable[[str], dict[str, Any]],
+        git_commit: str | None,
+    ) -> Sent:
+        """Record what is about to be submitted, on the disk; `options`: of sbatch, for the job's name."""
+        now = provenance.now()
+        name = f"{now.replace(':', '').replace('-', '')}-{secrets.token_hex(3)}.{suite or 'analysis'}"
+        job = self.job_name(name)
+        before = Submission(
+            name=job,
+            study=self.study,
+            suite=suite,
+            shards=list(shards),
+            cluster=cluster,
+            options=options(job),
+            logs=self.logs(name),
+            git_commit=git_commit,
+            user=me(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            at=now,
+        )
+        path = self.folder / f"{name}{BEFORE}"
+        with shard_log.on_disk(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shard_log.write_new(path, before)
+        return Sent(before, None, path)
+
+    def write_after(self, sent: Sent, answer: Submitted | Refused) -> Sent:
+        """Record the answer, on the disk."""
+        with shard_log.on_disk(self.folder):
+            shard_log.write_new(sent.path.with_name(sent.path.name.replace(BEFORE, AFTER)), answer)
+        return Sent(sent.before, answer, sent.path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one submit at a time. Raises IncompleteError if another one does not end."""
+        with shard_log.on_disk(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            end = time.monotonic() + LOCK_SECONDS
+            while not _try_lock(descriptor):
+                if time.monotonic() > end:
+                    raise IncompleteError(
+                        f"another submit of study {self.study} is at work (it holds "
+                        f"{self.folder / '.lock'}): wait for it"
+                    )
+                time.sleep(0.1)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path, reader: Reader[Any]) -> Any:
+    try:
+        return reader(path.read_bytes())
+    except RecordError as error:
+        raise IntegrityError(
+            f"{path} is not a submission record of this version of kvexp ({error}): restore it, or move it "
+            "away"
+        ) from None

@@ -1,0 +1,79 @@
+"""What one array task runs: a shard, started again wherever it was, under the code it was submitted with."""
+
+import pickle
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import submitit
+
+if TYPE_CHECKING:
+    from kvexp.launch import ShardJob
+
+# Nothing here imports torch: until submitit has this object, no signal of Slurm is answered.
+
+
+def let_signals_in() -> None:
+    """From here on USR2 reaches submitit, also one that came while Python started."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR2])
+
+
+class ArrayTask:
+    """Checkpointing asks for the same call again: progress lies in the shard's folder.
+
+    Args:
+        job: the shard and its place.
+        root: of the repository.
+        code: files that made the shard's protocol digest.
+    """
+
+    def __init__(self, job: "ShardJob", root: Path, code: Mapping[str, str]) -> None:
+        self.shard_id = job.shard.shard_id
+        self._job = pickle.dumps(job)  # opened when signals are handled
+        self._root, self._code = root, tuple(code)
+
+    def __call__(self) -> str:
+        from kvexp.errors import KvexpError
+
+        let_signals_in()
+        try:
+            outcome = self._run()
+        except KvexpError as error:
+            self._fail(str(error), error.exit_code)
+        if outcome.error is not None:
+            self._fail(outcome.error, outcome.exit_code)
+        return "complete"
+
+    def _run(self) -> Any:
+        from kvexp import provenance
+
+        job = pickle.loads(self._job)
+        self._refuse_other_code(job.shard.protocol_digest)
+        git = provenance.git_state(self._root)
+        if git[0] is not None:  # what runs now, not what was there at submission
+            job.place = replace(job.place, git=git)
+        return job()
+
+    def _refuse_other_code(self, digest: str) -> None:
+        """Raises IntegrityError if the files that make data have changed since the submission."""
+        from kvexp import provenance
+        from kvexp.errors import IntegrityError
+        from kvexp.prereg.seal import manifest
+
+        if manifest(provenance.PACKAGE.parent, self._code).digest != digest:
+            raise IntegrityError(
+                f"shard {self.shard_id}: the code that makes data has changed since it was submitted: go "
+                "back to that code, or submit again"
+            )
+
+    def _fail(self, sentence: str, exit_code: int) -> NoReturn:
+        """A job that did not complete its shard is a failed job."""
+        print(f"kvexp: {sentence}", file=sys.stderr, flush=True)
+        raise SystemExit(exit_code)
+
+    def checkpoint(self) -> submitit.helpers.DelayedSubmission:
+        """Requeue the same call."""
+        return submitit.helpers.DelayedSubmission(self)

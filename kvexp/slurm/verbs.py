@@ -1,0 +1,38 @@
+"""What `kvexp cancel` and `kvexp account` do."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from kvexp.compose import Selection, project_root, select
+from kvexp.grid import chosen, shards
+from kvexp.prepare import written_ids
+from kvexp.slurm.cancel import cancel
+from kvexp.slurm.export import export
+from kvexp.slurm.submissions import Book
+from kvexp.started import GRID
+from kvexp.submit import results_of
+
+
+def cancel_study(parsed: argparse.Namespace, console: Console) -> int:
+    """Cancel what the chosen part of a study has in the queue."""
+    selection, book, results = _opened(parsed)
+    made = shards(selection, "assume", written_ids(results / GRID))
+    meant = {shard.shard_id for shard in chosen(made, selection)}
+    cancel(book, None if len(meant) == len(made) else meant, console)
+    return 0
+
+
+def account_study(parsed: argparse.Namespace, console: Console) -> int:
+    """Export the runs of all jobs of a study, whatever part of it is chosen."""
+    _, book, results = _opened(parsed)
+    export(book, results, console)
+    return 0
+
+
+def _opened(parsed: argparse.Namespace) -> tuple[Selection, Book, Path]:
+    root = project_root()
+    selection = select(parsed.overrides, root)
+    results = results_of(selection, root, is_registered=not parsed.unregistered)
+    return selection, Book(root, results), results

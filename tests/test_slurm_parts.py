@@ -1,0 +1,454 @@
+"""What kvexp makes of Slurm's words and of its own records; tests/slurm has the real thing."""
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kvexp import launch
+from kvexp.config import ClusterConf, SlurmConf, gpus_of
+from kvexp.errors import ConfigError, IncompleteError, IntegrityError
+from kvexp.grid import protocols
+from kvexp.prereg.attempts import Started
+from kvexp.shard import Under
+from kvexp.shard_log import FOOTER
+from kvexp.slurm import accounting, ends, flights, queue, submissions
+from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
+from kvexp.slurm.cancel import _ids
+from kvexp.slurm.crosscheck import of_accounting
+from kvexp.slurm.export import Ran, path_of
+from kvexp.slurm.hours import gpu_hours
+from kvexp.slurm.programs import SlurmError, run
+from kvexp.slurm.standing import Standing
+from kvexp.slurm.submissions import Book, Refused, Submitted
+from kvexp.slurm.task import ArrayTask
+from tests import project
+from tests.test_shard_log import ATTEMPT
+
+CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100:2", cpus=3, memory_gb=1.5))
+
+
+# Configuration and arrays ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"minutes": 0}, "slurm.minutes is at least 1"),
+        ({"memory_gb": 0.0}, "slurm.memory_gb is above 0"),
+        ({"gres": "h100:1"}, "written as gpu:1 or gpu:h100:1"),
+        ({"gres": "gpu:h100:0"}, "written as"),
+        ({"sbatch": {"job-name": "x"}}, "cannot set job-name"),
+    ],
+)
+def test_settings_that_cannot_be(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        SlurmConf(**changes)
+
+
+def test_gpus_of_a_request():
+    assert [gpus_of(g) for g in (None, "gpu", "gpu:2", "gpu:h100", "gpu:h100:4")] == [0, 1, 2, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("n", "width", "largest"), [(1, 4, 10), (10, 3, 10), (11, 8, 4), (5000, 64, 1001), (9, 2, 2)]
+)
+def test_pieces_hold_every_shard_once_and_never_run_more_than_allowed(n, width, largest):
+    shards = [f"s{i}" for i in range(n)]
+    made = list(pieces({"a": shards}, width, largest))
+    assert [s for piece in made for s in piece.shards] == shards
+    assert all(0 < len(piece.shards) <= largest for piece in made)
+    widest = {piece.lane: piece.width for piece in made}
+    assert sum(widest.values()) == width
+    assert all(piece.width == widest[piece.lane] > 0 for piece in made)
+
+
+def test_options_of_shards_and_of_the_analysis():
+    options = shard_options(CLUSTER, "name", 7)
+    assert (options["gres"], options["mem"], options["array_parallelism"]) == ("gpu:h100:2", "1536M", 7)
+    assert "dependency" not in options
+    assert shard_options(CLUSTER, "name", 7, "12")["dependency"] == "afterany:12"
+    assert "export OMP_NUM_THREADS=3 OMP_WAIT_POLICY=PASSIVE" in options["setup"]
+    after = analysis_options(CLUSTER, "name", ["1", "2"])
+    assert after["dependency"] == "afterany:1:2"
+    assert "gres" not in after
+    assert "dependency" not in analysis_options(CLUSTER, "name", [])
+
+
+def test_a_setup_command_that_fails_stops_the_script():
+    conf = replace(
+        CLUSTER, slurm=SlurmConf(setup=["true", "test -e /nowhere # it's gone", "echo not reached"])
+    )
+    lines = shard_options(conf, "n", 1)["setup"]
+    done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (ends.SETUP_FAILED, "")
+    assert done.stderr == "kvexp: setup command failed: test -e /nowhere # it's gone\n"
+
+
+# Slurm's words -----------------------------------------------------------------------------------
+
+
+def test_a_program_that_is_not_there_fails_or_hangs_is_a_sentence():
+    for command, said in (
+        (["no-such-program"], "there is no no-such-program"),
+        (["bash", "-c", "echo first >&2; echo 'last \x1b[31m' >&2; exit 1"], r"does not answer: last \\x1b"),
+        (["sleep", "5"], "sleep has not answered for 0 s"),
+    ):
+        with pytest.raises(SlurmError, match=said):
+            run(command, 0.2)
+
+
+def test_the_queue_is_read_line_by_line(monkeypatch):
+    text = "12_3|RUNNING|None|me|mini.a\n13|PENDING|Dependency|me|mini|with|bars\ngarbage\n"
+    monkeypatch.setattr(queue, "run", lambda command, seconds: text)
+    first, second = queue.read_queue(["nobody-of-this-name"])
+    assert (first.task, first.is_running, second.task, second.is_running) == (3, True, 0, False)
+    assert second.name == "mini|with|bars"
+
+
+def test_unknown_users_are_not_asked_about(monkeypatch):
+    asked = []
+    monkeypatch.setattr(queue, "run", lambda command, seconds: asked.append(command) or "")
+    queue.read_queue(["no-such-user-here", queue.me()])
+    assert asked[0][asked[0].index("-u") + 1] == queue.me()
+
+
+def test_accounting_is_read_field_by_field(monkeypatch):
+    lines = [
+        "7_1|9|COMPLETED|0:0|1796027422|1796027522|100|billing=1,cpu=1,gres/gpu=2,gres/gpu:h100=2|dev1|n",
+        "7_0|8|CANCELLED by 0|0:15|1796027400|Unknown|5|cpu=1|dev1|n",
+        "7_2|10|PENDING|0:0|Unknown|Unknown|0||None assigned|n",
+    ]
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: "\n".join(lines))
+    never, cancelled, completed = accounting.read_accounting(["7", "7"])
+    assert (completed.start, completed.end) == ("2026-11-30T08:30:22Z", "2026-11-30T08:32:02Z")
+    assert (completed.seconds, completed.gpus, completed.task) == (100, 2, 1)
+    assert (cancelled.state, cancelled.end, cancelled.gpus) == ("CANCELLED", None, None)
+    assert (never.start, never.nodes) == (None, "")
+
+
+BEGUN = "submitit INFO (2026-11-30 08:40:03,559) - Starting with JobEnvironment(job_id=1)\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "exit_code", "category"),
+    [
+        ("slurmstepd: error: Detected 1 oom-kill event(s)", "FAILED", "9:0", "out_of_memory"),
+        ("error: Step 1.0 exceeded memory limit (2 > 1), being killed", None, "", "out_of_memory"),
+        ("", "OUT_OF_MEMORY", "0:125", "out_of_memory"),
+        ("slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT x DUE TO TIME LIMIT ***", None, "", "timeout"),
+        (
+            "slurmstepd: error: *** JOB 1 ON n CANCELLED AT x DUE TO NODE FAILURE ***",
+            None,
+            "",
+            "node_failure",
+        ),
+        ("slurmstepd: error: *** JOB 1 ON n CANCELLED AT x ***", None, "", "cancelled"),
+        ("anything", "CANCELLED", "0:0", "cancelled"),
+        ("kvexp: shard x: 1 of 2 examples failed", "FAILED", "3:0", "stopped"),
+        ("kvexp: setup command failed: module load x", "FAILED", "9:0", "setup"),
+        ("Traceback (most recent call last):\n  ...\nValueError: no", "FAILED", "1:0", "exception"),
+        ("srun: error: dev1: task 0: Killed", "FAILED", "9:0", "killed"),
+        ("", "FAILED", "9:0", "killed"),
+        ("", "FAILED", "0:12", "killed"),
+        ("", "FAILED", "1:0", "exception"),
+        ("", None, "", "unknown"),
+        ("CANCELLED AT x DUE TO TIME LIMIT\n" + BEGUN + "fine so far", None, "", "unknown"),
+    ],
+)
+def test_how_a_task_ended(tmp_path, log, state, exit_code, category):
+    path = tmp_path / "log"
+    path.write_text(BEGUN + log)
+    known = None if state is None else RUN(state=state, exit_code=exit_code)
+    found = ends.end_of(path, known)
+    assert found.category == category
+    assert not any("JobEnvironment" in line for line in found.tail)
+
+
+def RUN(**changes):  # noqa: N802
+    plain = {"job_id": "7_0", "raw_id": "8", "name": "mini.n", "state": "COMPLETED", "exit_code": "0:0"}
+    times = {"start": "2026-11-30T10:00:00Z", "end": "2026-11-30T11:00:00Z", "seconds": 3600}
+    return accounting.Run(**{**plain, **times, "gpus": 1, "nodes": "n", **changes})
+
+
+def test_the_last_words_are_short_and_harm_no_terminal(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * 100_000 + b"\n\x1b]0;title\x07\n" + b"\xff\n" * 50)
+    tail = ends.end_of(path, None).tail
+    assert len(tail) == ends.TAIL_LINES
+    assert all(line.isprintable() for line in tail)
+    assert ends.end_of(tmp_path / "nothing", None).tail == []
+
+
+# Records -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def book(tmp_path):
+    (tmp_path / "results").mkdir()
+    return Book(tmp_path, tmp_path / "results" / "mini")
+
+
+def send(book, *shards, suite="s", job_id=None):
+    sent = book.write_before(suite, shards, "c", lambda name: {"job_name": name, "gres": "gpu:2"}, None)
+    return (
+        sent
+        if job_id is None
+        else book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at="t"))
+    )
+
+
+def entry(sent, task=0, state="RUNNING", job_id="7"):
+    return queue.Entry(f"{job_id}_{task}", task, state, "None", "me", sent.before.name)
+
+
+def test_records_are_read_as_they_were_written(book):
+    first, second = send(book, "a", "b", job_id="7"), send(book, "c")
+    refused = book.write_after(second, Refused(name=second.before.name, reason="no", at="t"))
+    found = book.read()
+    assert {one.before.name: one.after for one in found} == {
+        first.before.name: first.after,
+        second.before.name: refused.after,
+    }
+    assert [first.task_id(1), first.log(1).name, first.gpus] == ["7_1", "7_1_0_log.out", 2]
+    assert send(book, "d", job_id="8").log(0).name == "8_0_log.out"
+    assert str(book.root) not in first.path.read_text()
+
+
+def test_a_spoilt_record_is_named(book):
+    sent = send(book, "a")
+    sent.path.write_text("{}")
+    with pytest.raises(IntegrityError, match=r"before\.json is not a submission record"):
+        book.read()
+
+
+def test_only_jobs_of_our_names_are_ours(book):
+    sent = send(book, "a", "b", job_id="7")
+    stranger = replace(entry(sent), name="mini.other")
+    beyond = entry(sent, task=2)
+    found = flights.flights([sent], [stranger, entry(sent, 1), beyond])
+    assert [(f.shard_id, f.entry.job_id) for f in found] == [("b", "7_1")]
+
+
+def test_an_unanswered_record_of_another_machine_is_waited_for(book, monkeypatch):
+    monkeypatch.setattr(flights, "read_queue", lambda users, seconds: [])
+    sent = send(book, "a")
+    assert flights.reconcile(book)[1] == []  # of this machine: its writer is gone, since we hold the lock
+    there = msgspec.structs.replace(sent.before, host="login2")
+    sent.path.write_bytes(msgspec.json.encode(there))
+    with pytest.raises(IncompleteError, match=r"another submit of study mini is at work, on login2 since"):
+        flights.reconcile(book)
+    monkeypatch.setattr(submissions, "FRESH_SECONDS", -1.0)
+    assert flights.reconcile(book)[1] == []
+
+
+def test_whole_arrays_are_cancelled_by_their_number_and_parts_task_by_task(book):
+    one, two = send(book, "a", "b", job_id="7"), send(book, "c", "d", job_id="8")
+    found = flights.flights(
+        [one, two], [entry(one, 0), entry(one, 1), entry(two, 0, job_id="8"), entry(two, 1, job_id="8")]
+    )
+    assert _ids(found, [f for f in found if f.shard_id != "d"]) == ["7", "8_0"]
+    assert _ids(found, found) == ["7", "8"]
+
+
+def test_a_queue_that_does_not_answer_loses_no_shard(book):
+    sent = send(book, "a", "b", job_id="7")
+    here = Standing(book.root, [sent], knows_queue=False)
+    assert here.ended("a") is None
+    known = Standing(book.root, [sent], {"b": flights.Flight(sent, entry(sent, 1), "b")}, [], True)
+    assert known.ended("a").job_id == "7_0"
+    assert known.ended("b") is None
+    assert known.ended("never submitted") is None
+
+
+# What a task carries -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory, tiny_folder):
+    return project.make(tmp_path_factory.mktemp("slurm") / "project", tiny_folder)
+
+
+@pytest.fixture
+def task(root, tmp_path):
+    job = launch.jobs(root, tmp_path / "results", project.made(root)[:1], CLUSTER, defaultdict(Under))[0]
+    return ArrayTask(job, root, protocols(project.selected(root))["generations"].files)
+
+
+def test_a_task_is_small_and_opened_without_torch(task, tmp_path):
+    """Until it is opened, a signal of Slurm would end the process for good."""
+    body = pickle.dumps(task)
+    assert len(body) < 20_000
+    (tmp_path / "task.pkl").write_bytes(body)
+    code = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).shard_id, 'torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "task.pkl"],
+        cwd=project.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["mini.tiny.words.000", "False"]
+
+
+def test_a_signal_that_comes_while_python_starts_is_answered_later():
+    code = (
+        "import signal, sys; from kvexp.slurm.task import let_signals_in; got = []; print('up', flush=True); "
+        "sys.stdin.readline(); signal.signal(signal.SIGUSR2, lambda *_: got.append('stop')); print(got); "
+        "let_signals_in(); print(got)"
+    )
+    command = [sys.executable, "-IS", "-c", BLOCKED, "-u", "-c", code]
+    with subprocess.Popen(
+        command, cwd=project.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(signal.SIGUSR2)  # nobody handles it yet
+        said, _ = process.communicate("go on\n", timeout=60)
+    assert (process.returncode, said) == (0, "[]\n['stop']\n")
+
+
+def test_a_task_whose_code_has_changed_does_not_run(task, monkeypatch, capsys):
+    def change(self):
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr(launch.ShardJob, "__call__", change)
+    task._code = task._code[1:]
+    with pytest.raises(SystemExit) as ended:
+        task()
+    assert ended.value.code == 4
+    assert "the code that makes data has changed since it was submitted" in project.one_sentence(
+        capsys.readouterr().err
+    )
+
+
+def test_a_shard_that_does_not_complete_is_a_failed_job(task, monkeypatch, capsys):
+    said = launch.Outcome("x", 3, "2 of 2 examples failed")
+    monkeypatch.setattr(launch.ShardJob, "__call__", lambda self: said)
+    with pytest.raises(SystemExit) as ended:
+        task()
+    assert (ended.value.code, capsys.readouterr().err) == (3, "kvexp: 2 of 2 examples failed\n")
+    monkeypatch.setattr(launch.ShardJob, "__call__", lambda self: replace(said, exit_code=0, error=None))
+    assert task() == "complete"
+    again = task.checkpoint()
+    assert (again.function, again.args) == (task, ())
+
+
+# Attempts against accounting ---------------------------------------------------------------------
+
+
+def attempt(tmp_path, job="8", at="2026-11-30T10:00:05Z", number=1, shard="mini.x"):
+    made = msgspec.structs.replace(
+        ATTEMPT, shard_id=shard, number=number, slurm={"SLURM_JOB_ID": job} if job else {}, started_at=at
+    )
+    return Started("s", tmp_path / "results/mini/s" / shard, made, 0, False, "")
+
+
+def exported(tmp_path, *changes):
+    path = path_of(tmp_path, tmp_path / "results/mini")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = {"job_id": "7_0", "raw_id": "8", "name": "mini.n", "suite": "s", "shard_id": "mini.x"}
+    plain |= {"state": "COMPLETED", "exit_code": "0:0", "seconds": 3600, "gpus": 1, "nodes": "n"}
+    times = {"start": "2026-11-30T10:00:00Z", "end": "2026-11-30T11:00:00Z"}
+    lines = [msgspec.json.encode(Ran(**{**plain, **times, **change})) + b"\n" for change in changes]
+    path.write_bytes(b"".join(lines))
+
+
+def closed(tmp_path, at):
+    folder = tmp_path / "results/mini/s/mini.x"
+    folder.mkdir(parents=True, exist_ok=True)
+    footer = {
+        "kind": "footer/1",
+        "shard_id": "mini.x",
+        "shard_digest": "0" * 64,
+        "rows": 0,
+        "sha256": "0" * 64,
+    }
+    (folder / FOOTER).write_text(
+        json.dumps({**footer, "segments": [], "model_seconds": None, "ended_at": at})
+    )
+
+
+def judged(tmp_path, *attempts):
+    return {c.name: (c.holds, c.words) for c in of_accounting(tmp_path, tmp_path / "results/mini", attempts)}
+
+
+def test_a_study_that_no_slurm_has_seen_has_no_such_check(tmp_path):
+    assert judged(tmp_path, attempt(tmp_path, job="")) == {}
+
+
+def test_without_an_export_it_cannot_be_told(tmp_path):
+    holds, words = judged(tmp_path, attempt(tmp_path))["accounting"]
+    assert holds is None
+    assert "1 attempts name jobs" in words
+
+
+def test_attempts_and_jobs_that_bear_each_other_out(tmp_path):
+    later = {"start": "2026-11-30T12:00:00Z", "end": "2026-11-30T12:10:00Z"}
+    exported(tmp_path, {"state": "REQUEUED"}, later)
+    ones = [attempt(tmp_path), attempt(tmp_path, at="2026-11-30T12:00:01Z", number=2)]
+    assert [holds for holds, _ in judged(tmp_path, *ones).values()] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"job": "99"}, "names job 99, which accounting does not know"),
+        ({"at": "2026-11-30T15:00:00Z"}, "began at 2026-11-30T15:00:00Z, when job 8 did not run"),
+        ({"shard": "mini.y"}, "names job 8, which was submitted for mini.x"),
+    ],
+)
+def test_an_attempt_that_accounting_does_not_bear_out(tmp_path, change, said):
+    exported(tmp_path, {})
+    holds, words = judged(tmp_path, attempt(tmp_path, **change))["attempts in accounting"]
+    assert holds is False
+    assert said in words
+
+
+def test_a_completed_job_without_an_attempt_is_a_discarded_run(tmp_path):
+    second = {"job_id": "17", "raw_id": "17", "start": "2026-11-30T12:00:00Z", "end": "2026-11-30T12:10:00Z"}
+    exported(tmp_path, {}, second)
+    mine = attempt(tmp_path, job="17", at="2026-11-30T12:00:01Z")
+    closed(tmp_path, "2026-11-30T12:09:00Z")
+    assert judged(tmp_path, mine)["jobs in attempts"] == (
+        False,
+        "job 7_0 completed mini.x in 3600 s and left no attempt",
+    )
+    closed(tmp_path, "2026-11-30T09:00:00Z")  # the first job found the shard complete
+    assert judged(tmp_path, mine)["jobs in attempts"][0] is True
+    exported(tmp_path, {"state": "CANCELLED", "seconds": 40}, second)
+    closed(tmp_path, "2026-11-30T12:09:00Z")
+    found = judged(tmp_path, mine)
+    assert found["jobs in attempts"][0] is True
+    assert found["jobs that ended early"] == (
+        None,
+        "1 runs ended before their attempt began: 7_0 CANCELLED after 40 s",
+    )
+
+
+# GPU-hours ---------------------------------------------------------------------------------------
+
+
+def test_gpu_hours_are_accountings_and_else_those_of_attempts(book, tmp_path):
+    sent = send(book, "mini.x", "mini.y", job_id="7")
+    folder = tmp_path / "results/mini/s/mini.x"
+    folder.mkdir(parents=True)
+    slurm = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7"}
+    for number, at in ((1, "2026-11-30T10:00:00Z"), (2, "2026-11-30T10:30:00Z")):
+        made = msgspec.structs.replace(ATTEMPT, shard_id="mini.x", number=number, started_at=at, slurm=slurm)
+        (folder / f"attempt-00{number}.json").write_bytes(msgspec.json.encode(made))
+    closed(tmp_path, "2026-11-30T11:00:00Z")
+    places = [(folder, "generations.jsonl"), (Path(folder.parent, "mini.y"), "generations.jsonl")]
+    alone = gpu_hours(places, Standing(tmp_path, [sent]))
+    assert (alone.accounted, alone.estimated) == (0, 2.0)  # one hour with two GPUs
+    runs = [RUN(name=sent.before.name, seconds=1800, gpus=2), RUN(name="of another study", seconds=10**6)]
+    known = gpu_hours(places, Standing(tmp_path, [sent], runs=runs))
+    assert (known.accounted, known.estimated) == (1.0, 0)
+    uncounted = gpu_hours(places, Standing(tmp_path, [sent], runs=[replace(runs[0], gpus=None)]))
+    assert uncounted.accounted == 1.0
