@@ -63,8 +63,9 @@ demo: install
 	@$(VENV)/bin/kvexp verdicts study=demo
 	@echo 'demo: done. 32 examples decide little; README.md shows the reference run and how to read it.'
 
+# Tests share nothing, so two run at once, one thread each; more would not fit into 8 GB.
 test: install
-	@$(PY) -m pytest
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal
 
 # The pages are tested in a browser. Without one, and without the right to install it, those tests are skipped.
 browser:
@@ -80,7 +81,7 @@ browser:
 
 # pytest says 5 where it found no test to run: no failure, but said aloud.
 test-extra: install browser
-	@code=0; $(PY) -m pytest -m '(slow or browser) and not slurm' || code=$$?; \
+	@code=0; OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal -m '(slow or browser) and not slurm' || code=$$?; \
 	if [ $$code = 5 ]; then echo 'test-extra: no slow or browser tests yet'; code=0; fi; exit $$code
 
 # SLURM_UP=--install lets root install what is missing (Debian, 12 MB). Without Slurm the tests skip, and say so.

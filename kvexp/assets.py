@@ -32,6 +32,8 @@ GGUF_BYTES = 98_362_432
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 WEIGHTS_SHA256 = "a672150fb4f99d7c8f4168cecdd464069c0ef3a37d8113f22ddb9d48031d03cd"
 
+POSITIONS = 8192  # max_position_embeddings of its config
+
 CONVERTER = 1  # raise it when `_convert` writes other bytes: old caches are then left alone
 FOLDER = f"smollm2-135m-instruct-{GGUF_SHA256[:12]}-v{CONVERTER}"
 MANIFEST = "manifest.json"

@@ -255,7 +255,7 @@ def _slurm(name: str) -> Verb:
 
 def _plan(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
-    from kvexp.plan import print_plan, study_plan
+    from kvexp.plan import exit_code, print_plan, study_plan
 
     selection = select(parsed.overrides, project_root())
     plan = study_plan(selection, parsed.overrides)
@@ -263,7 +263,7 @@ def _plan(parsed: argparse.Namespace, console: Console) -> int:
         print(json.dumps(plan, indent=2))
     else:
         print_plan(plan, console)
-    return 0
+    return exit_code(plan)
 
 
 def _fetch(parsed: argparse.Namespace, console: Console) -> int:

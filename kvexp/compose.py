@@ -8,7 +8,7 @@ imports Hydra.
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -34,6 +34,7 @@ from kvexp.config import (
     TaskConf,
 )
 from kvexp.errors import ConfigError
+from kvexp.hub import is_hub
 from kvexp.plugins import suggest
 from kvexp.records import ID_PATTERN
 
@@ -63,6 +64,7 @@ class Selection:
     tasks: dict[str, TaskConf]
     arms: dict[str, ArmConf]
     chosen: dict[str, list[str]]  # names by group: study (its file), suite, model, task
+    lent: frozenset[str] = frozenset()  # models of which a word says another source than their file
 
     def models_of(self, suite: str) -> list[ModelConf]:
         """The models that a suite runs on."""
@@ -95,17 +97,19 @@ def select(overrides: list[str], root: Path) -> Selection:
         for entry in suite.arms[::-1]
     }
     lists = {"suite": study.suites, "model": study.all_models, "task": list(tasks)[::-1]}
+    models = [composer.one("model", name, by_study) for name in study.all_models]
     selection = Selection(
         study=study,
         cluster=cluster,
         suites=suites,
-        models=[composer.one("model", name, by_study) for name in study.all_models],
+        models=models,
         tasks={name: composer.one("task", name, by) for name, by in tasks.items()},
         arms={name: composer.one("arm", name, by) for name, by in arms.items()},
         chosen={
             "study": [composer.chosen("study")],
             **{group: composer.choose(group, names, study.name) for group, names in lists.items()},
         },
+        lent=frozenset(model.name for model in models if composer.is_lent(model)),
     )
     composer.refuse_unused(f"study {study.name}")
     return selection
@@ -155,6 +159,11 @@ class _Composer:
         if key:
             self.changes[group].append(self._change(text, group, item, key, general))
             return
+        if group == "arm":
+            raise ConfigError(
+                f"{text!r}: no word chooses arms, a suite lists them: suite.NAME.arms=[{{arm: full}}, ...] "
+                "(`kvexp try` takes --arms)"
+            )
         value = override.value()
         names = getattr(value, "list", value)
         self.choices[group] = [str(n) for n in names] if isinstance(names, list) else [str(names)]
@@ -221,7 +230,27 @@ class _Composer:
         where = f"conf/{group}/{name}.yaml{''.join(f' with {c.text}' for c in changes)}"
         made = self._composed(group, name, changes, where)
         _check_name(where, group, made.name, name)
-        return made
+        return self._of_this_source(made, changes) if isinstance(made, ModelConf) else made
+
+    def _of_this_source(self, model: ModelConf, changes: list[_Change]) -> ModelConf:
+        """The model without what its file says of another source: a revision, and that it is gated."""
+        if not is_hub(model):
+            return replace(model, revision=None, gated=False)
+        if not self.is_lent(model):
+            return model
+        said = {change.field for change in changes}
+        return replace(
+            model,
+            revision=model.revision if "revision" in said else None,
+            gated=model.gated and "gated" in said,
+        )
+
+    def is_lent(self, model: ModelConf) -> bool:
+        """Whether a word says another source of a model than its file."""
+        if not any(c.field == "source" for c in self._concerning("model", model.name)):
+            return False
+        usual: ModelConf = self._composed("model", model.name, [], f"conf/model/{model.name}.yaml")
+        return usual.source != model.source
 
     def _concerning(self, group: str, name: str) -> list[_Change]:
         """The changes of this item; one that is said of all items concerns those that have the field."""

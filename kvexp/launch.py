@@ -22,6 +22,7 @@ from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.folders import own_folder
+from kvexp.model_files import config_of, tokenizer_of
 from kvexp.resolved import AttentionShard, Shard
 from kvexp.shard import Place, Under, run_shard
 from kvexp.shard_places import folder_of
@@ -62,20 +63,17 @@ def tokenizers(selection: Selection) -> Callable[[str], Any]:
 
     @cache
     def load(name: str) -> Any:
-        from kvexp.replay.model import load_tokenizer
-
         model = models[name]
-        return load_tokenizer(model_source(model), model.revision)
+        return tokenizer_of(model, model_source(model))
 
     return load
 
 
 def check_heads(todo: list[Shard]) -> None:
     """Raises ConfigError, before anything is begun, if conf and a model's config count other heads."""
-    from kvexp.replay.model import heads_of
-
     for shard in {s.model.name: s for s in todo if isinstance(s, AttentionShard)}.values():
-        shard.check_heads(*heads_of(model_source(shard.model), shard.model.revision))
+        config = config_of(shard.model, model_source(shard.model))
+        shard.check_heads(config.num_hidden_layers, config.num_attention_heads)
 
 
 @lru_cache(maxsize=1)

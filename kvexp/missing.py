@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from functools import cache
 
 from kvexp import hub
+from kvexp.assets import POSITIONS
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, ModelConf, SuiteConf, TaskConf, is_folder
 from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
-from kvexp.folders import check_folder
+from kvexp.folders import check_data, check_folder
 from kvexp.launch import model_source
+from kvexp.model_files import config_of
+from kvexp.overrides import is_renamed
 from kvexp.resolved import Shard
 from kvexp.tasks import HubFile
 
@@ -43,27 +46,88 @@ class Lacks:
 
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
+        self._models = {model.name: model for model in selection.models}
+        self._suites = {suite.name: suite for suite in selection.suites}
         self.model = cache(self._model)
+        self._task = cache(self._task_of)
+        self._positions = cache(self._positions_of)
 
     def _model(self, name: str) -> InputError | None:
-        model = next(m for m in self.selection.models if m.name == name)
+        model = self._models[name]
         if model.source == "embedded":  # comes with the installation, and is converted when it is needed
             return None
-        return _refusal(lambda: check_folder(model) if is_folder(model.source) else model_source(model))
+        if is_folder(model.source):
+            return _refusal(lambda: check_folder(model))
+        return _refusal(lambda: config_of(model, model_source(model)))
+
+    def _positions_of(self, name: str) -> int:
+        model = self._models[name]
+        if model.source == "embedded":
+            return POSITIONS
+        positions: int = config_of(model, model_source(model)).max_position_embeddings
+        return positions
+
+    def _too_few(self, name: str, suite: SuiteConf | AttentionConf) -> InputError | None:
+        """For a model that is there: why the prompts of a suite cannot fit."""
+        needed, there = _longest(self.selection, suite), self._positions(name)
+        if needed <= there:
+            return None
+        return InputError(
+            f"model {name} has {there:,} positions, but suite {suite.name} asks for {needed:,}: take a model "
+            f"for longer texts, or cut the contexts with suite.{suite.name}.context_tokens=N"
+        )
 
     def task(self, name: str, suite: SuiteConf | AttentionConf) -> InputError | None:
         """Why a task's data cannot be used."""
-        family = family_of(self.selection.tasks[name])
-        return _refusal(
-            lambda: family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-        )
+        return self._task(name, suite.name)
+
+    def _task_of(self, name: str, suite_name: str) -> InputError | None:
+        suite, family = self._suites[suite_name], family_of(self.selection.tasks[name])
+
+        def look() -> None:
+            if isinstance(data_dir := getattr(family, "data_dir", None), str):
+                check_data(data_dir)
+            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+
+        return _refusal(look)
 
     def __call__(self, suite: SuiteConf | AttentionConf, made: Iterable[Shard]) -> dict[str, InputError]:
-        """By name, what of some shards of a suite is missing."""
-        made = list(made)
-        models = {f"model {s.model.name}": self.model(s.model.name) for s in made}
-        tasks = {f"data of {name}": self.task(name, suite) for name in {s.task.name: 0 for s in made}}
+        """By name, what of some shards of a suite is missing.
+
+        That is data of all the suite's tasks: its grid is written whole, whatever is chosen of it.
+        """
+        names = list(dict.fromkeys(shard.model.name for shard in made))
+        models = {f"model {n}": self.model(n) or self._too_few(n, suite) for n in names}
+        tasks = {f"data of {name}": self.task(name, suite) for name in suite.tasks if names}
         return {name: error for name, error in {**models, **tasks}.items() if error is not None}
+
+    def way_out(self) -> list[str]:
+        """For each chosen suite that lacks data which no command gets, how the rest of it is run."""
+        names, said = self.selection.chosen, []
+        for suite in self.selection.suites:
+            errors = {name: self.task(name, suite) for name in suite.tasks if suite.name in names["suite"]}
+            there = [name for name, error in errors.items() if error is None and name in names["task"]]
+            bad = [
+                n for n, error in errors.items() if error is not None and not isinstance(error, NotFetched)
+            ]
+            if bad and there:
+                renamed = "" if is_renamed(self.selection) else " study.name=NAME"
+                said.append(
+                    f"a suite's grid has all its tasks, chosen or not: {suite.name} without "
+                    f"{', '.join(bad)} is suite.{suite.name}.tasks=[{','.join(there)}]{renamed}"
+                )
+        return said
+
+
+def _longest(selection: Selection, suite: SuiteConf | AttentionConf) -> int:
+    """Tokens that a suite's longest prompts have at least, with the answer where the context is cut."""
+    if not isinstance(suite, SuiteConf):
+        return suite.context_tokens
+    if suite.no_context:
+        return 0
+    confs = [selection.tasks[name] for name in suite.tasks]
+    answers = [conf.max_new_tokens for conf in confs if family_of(conf).is_cut]
+    return suite.context_tokens + max(answers, default=0)
 
 
 def _refusal(look: Callable[[], object]) -> InputError | None:

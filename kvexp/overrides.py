@@ -8,7 +8,7 @@ from dataclasses import replace
 from kvexp import hub
 from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf, TaskConf, is_folder
-from kvexp.errors import InputError
+from kvexp.errors import ConfigError, InputError, NotFetched
 from kvexp.families import family_of
 
 
@@ -48,21 +48,51 @@ def grid_words(overrides: Iterable[str]) -> list[str]:
 def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:
     """One line for each thing that a person may not expect of their words."""
     models, tasks = needed(selection)
-    found = [note for word in overrides for note in _idle(word, models, tasks)]
+    idle = {word: found for word in overrides if (found := _idle(word, models, tasks))}
+    found = _other_grid(selection, [word for word in overrides if word not in idle])
+    found += [note for notes in idle.values() for note in notes]
     found += [
         f"model {m.name}: revision {m.revision or 'main'!r} is not pinned, what it names may change: give a "
         f"commit, model.{m.name}.revision=<40 hexadecimal digits>"
         for m in models
         if hub.is_hub(m) and not hub.is_pinned(m)
     ]
-    lent = lent_names(selection, overrides)
     return found + [
         f"model {m.name}: logs and verdicts call {m.source} by this name; weights of another kind get a name "
-        f"of their own by a copy of conf/model/{m.name}.yaml (chat: false without a chat template) and "
-        "study.models=[NAME]"
+        f"of their own by a copy of conf/model/{m.name}.yaml (chat: false without a chat template)"
         for m in models
-        if m.name in lent
+        if m.name in selection.lent
     ]
+
+
+def is_renamed(selection: Selection) -> bool:
+    """Whether results go to another folder than that of the study's file."""
+    return selection.study.name != selection.chosen["study"][0]
+
+
+def _other_grid(selection: Selection, overrides: Sequence[str]) -> list[str]:
+    words = [w for w in grid_words(overrides) if not w.lstrip("+").startswith("model.")]
+    if not words or is_renamed(selection):
+        return []
+    name = selection.study.name
+    return [
+        f"{shlex.join(words)}: not the grid of conf/study/{name}.yaml, but its results go to results/{name}: "
+        "study.name=NAME gives them a folder of their own"
+    ]
+
+
+def refuse_lent(selection: Selection) -> None:
+    """Raises ConfigError if weights of another kind would go into a study's own results.
+
+    A folder may hold the very weights that the model's file names; another repository does not.
+    """
+    study = selection.study.name
+    for model in selection.models:
+        if model.name in selection.lent and not is_folder(model.source) and not is_renamed(selection):
+            raise ConfigError(
+                f"model.{model.name}.source={model.source}: results/{study} would hold other weights under "
+                f"the name {model.name}: give the results a name of their own, study.name=NAME"
+            )
 
 
 def _idle(word: str, models: list[ModelConf], tasks: list[TaskConf]) -> list[str]:
@@ -87,20 +117,13 @@ def _reads_data(conf: TaskConf) -> bool:
     return family_of(replace(conf, data_dir=None)).source() is not None
 
 
-def lent_names(selection: Selection, overrides: Sequence[str]) -> set[str]:
-    """Models whose source a word changes: they keep the name of what their file describes."""
-    items = {_field(word, "model", "source") for word in overrides}
-    return {m.name for m in selection.models if items & {"", m.name}}
-
-
 def own_rates(selection: Selection, overrides: Sequence[str]) -> ClusterConf:
     """The cluster without the measured rates of models that are others now, unless a word gives them."""
-    lent = lent_names(selection, overrides)
     said = [word.lstrip("+") for word in overrides]
     rates = {
         name: rate
         for name, rate in selection.cluster.rates.items()
-        if name not in lent or any(word.startswith(f"cluster.rates.{name}.") for word in said)
+        if name not in selection.lent or any(word.startswith(f"cluster.rates.{name}.") for word in said)
     }
     return replace(selection.cluster, rates=rates)
 
@@ -114,7 +137,26 @@ def fetch_command(selection: Selection, overrides: Sequence[str]) -> str:
         if not word.lstrip("+").startswith("cluster")
         and (is_read or _field(word, "task", "data_dir") is None)
     ]
+    if _lacks_unchosen(selection):
+        words = [word for word in words if not word.startswith("task=")]
     return shlex.join(["kvexp", "fetch", *words])
+
+
+def _lacks_unchosen(selection: Selection) -> bool:
+    """Whether a chosen suite has data to fetch for tasks that were not chosen: submit needs them too."""
+    names = selection.chosen
+    others = {t for s in selection.suites if s.name in names["suite"] for t in s.tasks} - {*names["task"]}
+    return any(_is_to_fetch(selection.tasks[name]) for name in others)
+
+
+def _is_to_fetch(conf: TaskConf) -> bool:
+    if family_of(conf).source() is None:
+        return False
+    try:
+        family_of(conf).example_ids(1, 0, 1)
+    except InputError as error:
+        return isinstance(error, NotFetched)
+    return False
 
 
 def _is_absent(conf: TaskConf) -> bool:

@@ -10,11 +10,11 @@ from rich.table import Table
 
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, SuiteConf
-from kvexp.errors import NotFetched
+from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
 from kvexp.grid import chosen, expected_minutes, shards
 from kvexp.missing import Lacks, Missing, lines, missing, summary
-from kvexp.overrides import fetch_command, notes, own_rates
+from kvexp.overrides import fetch_command, notes, own_rates, refuse_lent
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.terminal import printable
 
@@ -25,7 +25,9 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
     Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
     are the words that made the selection: the command that gets what is missing repeats them, and `notes`
     say what they do not do. A suite's `by_hand` names what of its `missing` no command gets.
+    Raises ConfigError where submit would refuse the words.
     """
+    refuse_lent(selection)
     made = chosen(shards(selection, "assume", {}), selection)
     cluster = own_rates(selection, overrides)
     minutes = [expected_minutes(shard, cluster) for shard in made]
@@ -45,9 +47,14 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
         "suites": suites,
         "missing": [asdict(one) for one in absent],
         "fetch": None if all(one.by_hand for one in absent) else fetch_command(selection, overrides),
-        "notes": notes(selection, overrides),
+        "notes": [*lacks.way_out(), *notes(selection, overrides)],
         "shard_ids": [shard.shard_id for shard in made],
     }
+
+
+def exit_code(plan: dict[str, Any]) -> int:
+    """0, or that of bad input if something is missing that no command gets."""
+    return InputError.exit_code if any(one["by_hand"] for one in plan["missing"]) else 0
 
 
 def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: Lacks) -> Iterator[str]:

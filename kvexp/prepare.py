@@ -178,7 +178,8 @@ def _example(shard: Shard, family: Task, question: Question, tokenizer: Any) -> 
     try:
         prompt = prompt_of(tokenizer, family, question, shard.rendering)
     except InputError as error:
-        raise InputError(f"task {shard.task.name}, example {question.example_id}: {error}") from None
+        said = str(error).replace("model.NAME.", f"model.{shard.model.name}.")
+        raise InputError(f"task {shard.task.name}, example {question.example_id}: {said}") from None
     return Example(
         suite=shard.suite,
         model=shard.model.name,

@@ -17,8 +17,8 @@ from kvexp.errors import ConfigError, InputError, IntegrityError, NotFetched
 from kvexp.example_files import lost
 from kvexp.grid import chosen, protocols, shards
 from kvexp.launch import Outcome, ShardJob
-from kvexp.missing import lines, missing, summary
-from kvexp.overrides import fetch_command, notes
+from kvexp.missing import Lacks, lines, missing, summary
+from kvexp.overrides import fetch_command, notes, refuse_lent
 from kvexp.prepare import write_examples, write_grid
 from kvexp.prereg.chain import UNREGISTERED
 from kvexp.prereg.gate import gate
@@ -26,6 +26,7 @@ from kvexp.prereg.home import home_of
 from kvexp.prereg.lock import refuse_locked
 from kvexp.progress import Work
 from kvexp.resolved import Shard
+from kvexp.same_weights import refuse_other_weights
 from kvexp.shard import Under, refuse_other_seals
 from kvexp.shard_log import CELLS, GENERATIONS, check_closed, read_attempts
 from kvexp.shard_places import folder_of, is_complete
@@ -67,6 +68,7 @@ def submit(
         then_analyze: on Slurm, lock and analyse once everything has ended.
     """
     results = results_of(selection, root, is_registered=is_registered)
+    refuse_lent(selection)
     _refuse_missing(selection, results, overrides)
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
@@ -94,6 +96,7 @@ def submit(
     for shard in {shard.model.name: shard for shard in todo}.values():
         launch.model_source(shard.model)  # converts the embedded model once, before the workers ask for it
     launch.check_heads(todo)
+    refuse_other_weights(results, made, todo)
     gone = lost(results, wanted)
     write_grid(results, made, left_out)
     write_examples(results, wanted, launch.tokenizers(selection))
@@ -149,17 +152,22 @@ def _refuse_missing(selection: Selection, results: Path, overrides: Sequence[str
     """Raises NotFetched or InputError that names everything at once; complete shards need no model."""
     made = chosen(shards(selection, "assume", {}), selection)
     models = {f"model {shard.model.name}" for shard in made if not is_complete(results, shard)}
+    lacks = Lacks(selection)
     found = [
-        one for one in missing(selection, made) if not one.name.startswith("model ") or one.name in models
+        one
+        for one in missing(selection, made, lacks)
+        if not one.name.startswith("model ") or one.name in models
     ]
     command = fetch_command(selection, overrides)
     if len(found) == 1 and not found[0].by_hand:
         raise NotFetched(f"{found[0].reason}; here that is `{command}`")
-    if len(found) < 2:  # loading says best what is wrong with a folder
+    if not found:
         return
+    if len(found) == 1:
+        raise InputError(": ".join([found[0].reason, *lacks.way_out()]))
     by_hand = [one.reason for one in found if one.by_hand]
     get = "" if len(by_hand) == len(found) else f"; to fetch, where there is a network: `{command}`"
-    raise InputError(f"missing here: {summary(found)}{get}", [*lines(found), *by_hand])
+    raise InputError(f"missing here: {summary(found)}{get}", [*lines(found), *by_hand, *lacks.way_out()])
 
 
 def _refuse_others(results: Path, complete: list[Shard], under: Mapping[str, Under]) -> None:

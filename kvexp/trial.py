@@ -28,6 +28,7 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
     root = project_root()
     # Arms are taken from conf/arm, listed by the study or not.
     of_arms = [text for text in parsed.overrides if text.lstrip("+").startswith("arm.")]
+    _refuse_idle(parsed.overrides)
     selection = select([text for text in parsed.overrides if text not in of_arms], root)
     if parsed.max_new_tokens < 1:
         raise ConfigError(f"--max-new-tokens is at least 1, got {parsed.max_new_tokens}")
@@ -64,6 +65,14 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
         "damage by eviction."
     )
     return 0
+
+
+def _refuse_idle(words: list[str]) -> None:
+    """Raises ConfigError for words about suites and tasks: the prompt is the one that is given."""
+    for word in words:
+        group = word.lstrip("+").partition("=")[0].partition(".")[0]
+        if group in ("suite", "task"):
+            raise ConfigError(f"{word!r} changes nothing: `kvexp try` asks its own question, of no {group}")
 
 
 def _read(path: Path) -> str:

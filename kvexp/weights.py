@@ -14,7 +14,9 @@ from kvexp.errors import InputError
 
 SINGLE = "model.safetensors"
 INDEX = f"{SINGLE}.index.json"
-TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")  # one of them makes a fast tokenizer
+# One of these sets makes a fast tokenizer. Without any, transformers may make an empty one and say nothing.
+TOKENIZER_SETS = (("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"))
+TOKENIZERS = tuple(names[0] for names in TOKENIZER_SETS)
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 HEADER_LIMIT = 100_000_000  # bytes; the safetensors format allows no longer header
 
@@ -30,7 +32,12 @@ def lacking(folder: Path) -> str | None:
     for path in files or [folder / SINGLE]:
         if not path.is_file() or _damage(path) is not None:
             return path.name
-    return None if any((folder / name).is_file() for name in TOKENIZERS) else TOKENIZERS[0]
+    return None if has_tokenizer(folder) else TOKENIZERS[0]
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether the files of some tokenizer are there."""
+    return any(all((folder / name).is_file() for name in names) for names in TOKENIZER_SETS)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -88,7 +88,7 @@ def both(clusters: int, rate: float, seed: int) -> tuple[bool, bool, float, floa
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bootstrap_coverage.py", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--simulations", type=int, default=1000, help="of each line (default: 1000)")
+    parser.add_argument("--simulations", type=int, default=4000, help="of each line (default: 4000)")
     parser.add_argument("--clusters", type=int, nargs="+", default=[400, 500], help="(default: 400 500)")
     parser.add_argument("--processes", type=int, default=2, help="(default: 2)")
     options = parser.parse_args(arguments)

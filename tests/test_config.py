@@ -136,6 +136,8 @@ def run(root, monkeypatch, capsys, *overrides):
         ("suite=other", ["study mini has no suite 'other'", "mini"]),
         ("cluster=lcal", ["cluster 'lcal'", "did you mean 'local'"]),
         ("sweet=1", ["no group 'sweet'", "suite"]),
+        ("arm=banana", ["no word chooses arms", "suite.NAME.arms"]),
+        ("arm=poisson", ["no word chooses arms", "suite.NAME.arms"]),
         ("suite", ["not an override"]),
         ("=", ["no group ''"]),
         ("~study", ["nothing can be removed"]),

@@ -247,7 +247,7 @@ def test_a_download_that_breaks_for_good_is_one_sentence_and_the_next_one_goes_o
 
 
 def test_data_that_are_not_the_pinned_ones_are_not_used_and_come_again(hub, here, root, monkeypatch):
-    words = ("study=hub", "task=hotpotqa", "model.good.source=embedded")
+    words = ("study=hub", "study.name=other", "task=hotpotqa", "model.good.source=embedded")
     served = hub.repos[HUB_FILE.repo].files
     changed = served[HUB_FILE.filename].replace(b"It is 1", b"It is 7", 1)
     assert len(changed) == len(data_zip())
@@ -275,7 +275,7 @@ def test_data_that_are_not_the_pinned_ones_are_not_used_and_come_again(hub, here
 
 def test_what_a_killed_fetch_left_is_of_no_use(hub, here, tmp_path):
     """As the progress line says. If this fails, the library has learnt to go on, and the line may say so."""
-    words = ("study=hub", "task=hotpotqa", "model.good.source=embedded")
+    words = ("study=hub", "study.name=other", "task=hotpotqa", "model.good.source=embedded")
     blobs = tmp_path / "home" / "hub" / f"datasets--{HUB_FILE.repo.replace('/', '--')}" / "blobs"
     blobs.mkdir(parents=True)
     digest = hashlib.sha256(data_zip()).hexdigest()
@@ -333,16 +333,18 @@ def test_a_branch_is_found_again_under_its_name(hub, here, root):
 
 
 def test_submit_and_try_never_ask_the_network(hub, here, root):
-    code, _, error = here("submit", "study=hub", "task=words", "cluster=debug")
+    words = "suite.hub.tasks=[words]"
+    code, _, error = here("submit", "study=hub", words, "cluster=debug")
     assert (code, hub.asked) == (2, [])
     assert re.search(
-        "is not on this machine.*here that is `kvexp fetch study=hub task=words`", project.one_sentence(error)
+        "is not on this machine.*here that is `kvexp fetch study=hub ", project.one_sentence(error)
     )
-    code, _, error = here("submit", "study=hub", "cluster=debug")  # all of it at once
-    assert (code, hub.asked) == (2, [])
-    assert re.search(
-        r"1 model and 1 file of data; .*`kvexp fetch study=hub`\n.*model good.*\n.*hotpotqa", error
-    )
+    for chosen in ((), ("task=words",)):  # all of it at once, for the whole suite
+        code, _, error = here("submit", "study=hub", *chosen, "cluster=debug")
+        assert (code, hub.asked) == (2, [])
+        assert re.search(
+            r"1 model and 1 file of data; .*`kvexp fetch study=hub`\n.*model good.*\n.*hotpotqa", error
+        )
     (root / "text.txt").write_text("The cat is grey.")
     code, _, error = here("try", "study=hub", "--file", "text.txt", "--question", "Which colour?")
     assert (code, hub.asked) == (2, [])
@@ -350,7 +352,7 @@ def test_submit_and_try_never_ask_the_network(hub, here, root):
 
 
 def test_what_is_no_hub_id_is_said(here):
-    code, _, error = here("plan", "study=hub", "model.good.source=own/good/deep")
+    code, _, error = here("plan", "study=hub", "study.name=other", "model.good.source=own/good/deep")
     assert code == 2
     assert "model.good.source is 'own/good/deep'" in project.one_sentence(error)
 

@@ -10,10 +10,11 @@ import pytest
 from huggingface_hub import constants
 from rich.console import Console
 
+from kvexp.assets import POSITIONS, embedded_model
 from kvexp.cli import main
 from kvexp.compose import select
 from kvexp.plan import print_plan, study_plan
-from tests import project
+from tests import project, tiny
 from tests.project import ROOT
 
 
@@ -26,8 +27,8 @@ def root(tmp_path_factory, tiny_folder):
 def plan(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
 
-    def run(*overrides):
-        assert main(["plan", *overrides]) == 0
+    def run(*overrides, code=0):
+        assert main(["plan", *overrides]) == code
         return capsys.readouterr().out
 
     return run
@@ -129,13 +130,13 @@ def test_a_local_folder_that_is_missing_is_no_matter_of_fetching(bare, plan, tmp
         ("~no-such-user-here/x", "model tiny: ~no-such-user-here/x: "),
     ):
         words = ["study=mini", f"model.tiny.source={source}"]
-        made = json.loads(plan(*words, "--json"))
+        made = json.loads(plan(*words, "--json", code=2))
         (suite,) = made["suites"]
         assert (made["fetch"], suite["by_hand"]) == (None, ["model tiny"])
         reason = suite["missing"]["model tiny"]
         assert reason.startswith(said)
         assert reason.endswith("set model.tiny.source to another folder")
-        shown = plan(*words)
+        shown = plan(*words, code=2)
         assert shown.count(reason) == 1
         assert "fetch" not in shown
 
@@ -168,7 +169,7 @@ def test_the_command_that_gets_what_is_missing_repeats_the_choice_but_not_the_cl
 
 def test_the_fetch_line_has_a_data_dir_only_if_the_data_would_come_without_it(bare, tmp_path):
     for name in ("hotpotqa", "2wikimqa", "multifieldqa_en", "passage_retrieval_en"):
-        line = {"_id": "r", "input": "What?", "context": "This.", "answers": ["x"]}
+        line = {"_id": "r", "input": "What?", "context": "This.", "answers": ["Paragraph 1"]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(line))
     data = f"task.data_dir={tmp_path}"
     for suite, kept in (("needle", ""), ("6k", f" {data}")):
@@ -196,9 +197,13 @@ def test_files_that_a_folder_lacks_are_named_all_at_once(bare, tmp_path):
             "revision 'main' is not pinned",
         ),
         (["study=paper", "suite=needle", "model.revision=null"], "revision 'main' is not pinned"),
-        (["study=demo", "model.smollm2-135m.source=org/x"], "logs and verdicts call org/x by this name"),
+        (
+            ["study=demo", "study.name=other", "model.smollm2-135m.source=org/x"],
+            "logs and verdicts call org/x by this name",
+        ),
         (["study=demo", "task.data_dir=/x"], "task.data_dir=/x changes nothing"),
-        (["study=demo", "suite.n_examples=3"], None),
+        (["study=demo", "suite.n_examples=3"], "suite.n_examples=3: not the grid of conf/study/demo.yaml"),
+        (["study=demo", "suite.n_examples=3", "study.name=other"], None),
         (["study=paper", "suite=needle", "model.llama-3.1-8b.revision=main"], None),  # is not chosen
     ],
 )
@@ -270,3 +275,74 @@ def test_minutes_follow_the_rates_and_the_workers(plan):
 def test_planning_writes_nothing(plan, root):
     plan("study=mini")
     assert sorted(path.name for path in root.iterdir()) == ["conf"]
+
+
+def records_of(folder, *names):
+    """A folder with one record of each of some tasks."""
+    folder.mkdir()
+    line = json.dumps({"_id": "r", "input": "What?", "context": "This.", "answers": ["Paragraph 1"]})
+    for name in names:
+        (folder / f"{name}.jsonl").write_text(line)
+    return folder
+
+
+def test_a_folder_of_some_tasks_is_refused_by_plan_and_submit_with_the_way_out(tmp_path, monkeypatch, capsys):
+    """A suite's grid is written whole, so a choice of tasks does not make the other data unnecessary."""
+    data = records_of(tmp_path / "data", "hotpotqa")
+    words = ["study=longbench-small", "study.name=z5", f"task.data_dir={data}", "suite.n_examples=1"]
+    monkeypatch.chdir(ROOT)
+    for verb in ("plan", "submit"):
+        assert main([verb, *words, "task=hotpotqa"]) == 2
+        told = capsys.readouterr()
+        told = told.out if verb == "plan" else told.err
+        assert "suite.longbench-2k.tasks=[hotpotqa]" in told
+        assert told.count(f"{data} has neither ") == 5
+    assert main(["plan", *words, "suite.longbench-2k.tasks=[hotpotqa]"]) == 0
+    assert not (ROOT / "results" / "z5").exists()
+
+
+def test_a_file_of_records_is_not_their_folder(tmp_path):
+    data = records_of(tmp_path / "data", "hotpotqa")
+    words = ["study=longbench-small", f"task.data_dir={data / 'hotpotqa.jsonl'}"]
+    (one,) = study_plan(select(words, ROOT), words)["missing"]
+    assert one["reason"].endswith(f"name the folder, task.data_dir={data}")
+
+
+@pytest.mark.parametrize("verb", ["plan", "submit"])
+def test_other_weights_do_not_go_into_the_results_of_a_study_that_names_its_own(verb, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main([verb, "study=paper", "suite=6k", "model.qwen2.5-7b-instruct.source=embedded"]) == 2
+    assert "study.name=NAME" in project.one_sentence(capsys.readouterr().err)
+    study_plan(select(["study=demo", "model.source=embedded"], ROOT))  # that is what it is
+
+
+def test_a_revision_is_of_one_repository():
+    name = "model.qwen2.5-1.5b"
+
+    def model(*words):
+        (found,) = [m for m in select(["study=paper", *words], ROOT).models if f"model.{m.name}" == name]
+        return found
+
+    pinned = model()
+    assert model(f"{name}.source={pinned.source}") == pinned
+    assert model(f"{name}.source=other/repo").revision is None
+    assert model(f"{name}.source=other/repo", f"{name}.revision=v1").revision == "v1"
+    assert model(f"{name}.source=/a/folder").revision is None
+
+
+def test_too_few_positions_are_said_before_anything_is_loaded(tmp_path, root, monkeypatch, capsys):
+    folder = tiny.save(tmp_path / "short", positions=200)
+    monkeypatch.chdir(root)
+    for verb in ("plan", "submit"):
+        assert main([verb, "study=mini", f"model.tiny.source={folder}"]) == 2
+        told = capsys.readouterr()
+        assert "model tiny has 200 positions, but suite mini asks for 256" in told.out + told.err
+    assert not (root / "results").exists()
+    words = ["study=paper", "study.name=z", "suite=16k", "model.source=embedded"]
+    missing = study_plan(select(words, ROOT), words)["missing"]
+    assert sum("has 8,192 positions, but suite 16k asks for 16,128" in one["reason"] for one in missing) == 4
+
+
+def test_the_embedded_model_has_its_positions():
+    config = json.loads((embedded_model() / "config.json").read_bytes())
+    assert config["max_position_embeddings"] == POSITIONS

@@ -158,20 +158,42 @@ def pickled(folder):
 
 
 def no_tokenizer(folder):
-    tiny.model("llama").save_pretrained(folder)
+    tiny.model("qwen2").save_pretrained(folder)  # transformers makes an empty one of nothing
+
+
+def spoilt_tokenizer(folder):
+    tiny.save(folder)
+    (folder / "tokenizer.json").write_text("{}")
+
+
+def changed_config(folder, **fields):
+    tiny.save(folder, "qwen2")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | fields))
+
+
+def other_kind(folder):
+    changed_config(folder, model_type="falcon_mamba")
+
+
+def spoilt_config(folder):
+    changed_config(folder, hidden_size="abc")
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (None, "model 'tiny' is not there"),
-        (lambda folder: folder.mkdir(), "has no config.json"),
+        (None, "is missing: make it"),
+        (lambda folder: folder.mkdir(), "config.json is missing in"),
         (gpt2, "architecture 'gpt2'"),
         (qwen_with_window, "architecture 'qwen2' has sliding_attention layers"),
         (pickled, "needs safetensors"),
-        (no_tokenizer, "no loadable tokenizer"),
+        (no_tokenizer, "has no tokenizer (tokenizer.json, "),
+        (spoilt_tokenizer, "the tokenizer in"),
+        (other_kind, "architecture 'falcon_mamba'"),
+        (spoilt_config, "expected int, got str"),
     ],
-    ids=["missing", "empty", "gpt2", "sliding", "pickle", "no-tokenizer"],
+    ids=["missing", "empty", "gpt2", "sliding", "pickle", "no-tokenizer", "tokenizer", "kind", "config"],
 )
 def test_a_model_that_cannot_be_used(command, root, tmp_path, make, said):
     folder = tmp_path / "model"
@@ -189,7 +211,7 @@ def test_a_model_that_cannot_be_used(command, root, tmp_path, make, said):
 
 
 def test_a_hub_model_without_a_network(command, root):
-    code, _, err = submit(command, "model.tiny.source=nobody/no-such-model")
+    code, _, err = submit(command, "study.name=other", "model.tiny.source=nobody/no-such-model")
     assert code == 2
     assert "'nobody/no-such-model'" in project.one_sentence(err)
 
@@ -284,6 +306,24 @@ def test_a_moved_model_folder_is_the_same_model_and_other_weights_are_not(
     assert "was begun under another model" in err
 
 
+def test_other_weights_by_the_same_name_are_refused_before_anything_is_computed(command, root, tmp_path):
+    project.write(root, "suite/other", project.SUITE.replace("name: mini", "name: other"))
+    two = "study.suites=[mini,other]"
+    assert submit(command, two, "suite=mini")[0] == 0
+    before = contents(results(root) / "mini")
+    other = tiny.save(tmp_path / "moved", seed=9)
+    for word, what in (
+        (f"model.tiny.source={other}", "its files"),
+        ("model.tiny.dtype=bfloat16", "its dtype"),
+    ):
+        code, _, err = submit(command, two, "suite=other", word)
+        assert code == 4
+        assert f"begun under another model by the name tiny ({what} " in project.one_sentence(err)
+        assert not (results(root) / "other").exists()
+    assert contents(results(root) / "mini") == before
+    assert submit(command, two, "suite=other")[0] == 0
+
+
 def test_a_corrupt_footer_is_four(command, root):
     submit(command)
     (logs(root)[0].parent / FOOTER).write_bytes(b"{")
@@ -338,7 +378,7 @@ def test_rows_are_counted_as_they_grow(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     count = RowCount([one, two])
     assert count() == [0, 0]
-    one.write_bytes(b"a\nb\ntor")
+    one.write_bytes(b'a\nb\n{"kind":"failed/1","suite":"mini"}\ntor')
     assert count() == [2, 0]
     two.write_bytes(b"c\n")
     with one.open("ab") as file:

@@ -22,39 +22,12 @@ from scripts.planting.targets import read as targets
 from tests import planted
 
 ROOT = Path(__file__).resolve().parents[2]
-# The suites of section 5 have no claims; a registration of their own lets the analysis describe them.
-SYNTHETIC = """
-format = "kvexp-registration/1"
-id = "N"
-title = "Synthetic suites"
-authors = ["a test"]
-existing_data = "after-analysis"
-existing_data_note = "planted"
-suites = ["needle", "ruler"]
-stopping = "none"
-exclusions = "none"
-missing = "none"
-
-[success]
-token_f1 = 0.5
-otherwise = 1.0
-
-[details]
-tasks = ["hotpotqa"]
-arm = "poisson"
-signals = ["certificate", "output_logprob", "entropy", "evicted_mass", "margin"]
-
-[claim]
-"""
 
 
 def registrations_of(folder):
-    """The paper's registrations and one for needle and ruler."""
-    for name in "ARS":
+    """The paper's registrations."""
+    for name in "ANRS":
         shutil.copy(ROOT / "preregistration" / "paper" / f"{name}.toml", folder)
-    text = (folder / "R.toml").read_text()
-    start = text.index("[statistics]")
-    (folder / "N.toml").write_text(f"{SYNTHETIC}\n{text[start : text.index('# Token F1', start)]}")
     return load_folder(folder, claims.has_file)
 
 

@@ -122,7 +122,7 @@ def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, m
     monkeypatch.setattr("analysis.sealed.shadows.check", lambda *_: None)
     for added in ("claims/x9.py", "tables/x9.py", "figures/x9.py", "attention/x9.py", "text/x9.py", "x9.py"):
         (tree / "analysis" / added).write_text("")
-    (tree / "analysis" / "posthoc").mkdir()
+    (tree / "analysis" / "posthoc").mkdir(exist_ok=True)
     (tree / "analysis" / "posthoc" / "x9.py").write_text("")
     assert run(study)[0] == 0
     for added in ("load/x9.py", "statistics/x9.py", "verdict/x9.py", "sealed/x9.so"):
