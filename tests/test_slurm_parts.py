@@ -1,5 +1,6 @@
 """What kvexp makes of Slurm's words and of its own records; tests/slurm has the real thing."""
 
+import io
 import pickle
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from kvexp import launch
 from kvexp.config import ClusterConf, SlurmConf, gpus_of
@@ -29,6 +31,7 @@ from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.standing import Standing
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
+from kvexp.status import ShardStatus, _with_slurm, print_status
 from tests import project
 from tests.test_shard_log import ATTEMPT
 
@@ -453,3 +456,38 @@ def test_gpu_hours_are_accountings_and_else_those_of_attempts(book, tmp_path):
     assert (known.accounted, known.estimated) == (1.0, 0)
     uncounted = gpu_hours(places, Standing(tmp_path, [sent], runs=[replace(runs[0], gpus=None)]))
     assert uncounted.accounted == 1.0
+
+
+# Words and tables --------------------------------------------------------------------------------
+
+
+def test_any_option_of_sbatch_can_be_given_on_the_command_line(root):
+    words = ["cluster=slurm_dev", "cluster.slurm.sbatch.reservation=x", "cluster.slurm.minutes=7"]
+    conf = project.selected(root, *words).cluster.slurm
+    assert (conf.sbatch, conf.minutes) == ({"reservation": "x"}, 7)
+    with pytest.raises(ConfigError, match="sbatc"):
+        project.selected(root, "cluster=slurm_dev", "cluster.slurm.sbatc.reservation=x")
+
+
+def test_thousands_of_shards_are_told_by_task():
+    rows = [
+        ShardStatus(f"s.m.t.{i:04d}", "queued" if i % 4 else "complete", 5, 5, None, "") for i in range(200)
+    ]
+    console = Console(width=80, file=io.StringIO())
+    print_status("mini", rows, console)
+    lines = [line.split() for line in console.file.getvalue().splitlines() if line.startswith(" s.m.t.")]
+    assert lines == [["s.m.t.*", "queued", "150", "750/750"], ["s.m.t.*", "complete", "50", "250/250"]]
+
+
+def test_a_held_task_comes_with_the_way_to_release_it(book):
+    sent = send(book, "mini.x", "mini.y", job_id="7")
+    held = replace(entry(sent, 0, "PENDING"), reason="launch failed requeued held")
+    waits = replace(entry(sent, 1, "PENDING"), reason="QOSMaxJobsPerUserLimit")
+    flying = {f.shard_id: f for f in flights.flights([sent], [held, waits])}
+    here = Standing(book.root, [sent], flying, [], True)
+    first, second = (
+        _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.y")
+    )
+    assert (first.state, second.state) == ("queued", "queued")
+    assert "scontrol release 7" in first.note
+    assert second.note == "queued, and waits: QOSMaxJobsPerUserLimit"
