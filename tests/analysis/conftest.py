@@ -104,7 +104,7 @@ def shuffled():
 
 @pytest.fixture(scope="session")
 def of_paper():
-    """A, R and S of the paper."""
+    """A, N, R and S of the paper."""
     return load_folder(ROOT / "preregistration" / "paper", claims.has_file)
 
 

@@ -53,7 +53,7 @@ def test_a_whole_study_is_decided(run, whole):
     # The file holds what was printed, and more arms.
     table = out[out.index("\nclaim ") : out.index("\nAUC beside ")]
     assert textwrap.indent(table, "    ").rstrip() in (whole / "verdicts.md").read_text()
-    assert "Pilot on seed 9000" in (whole / "verdicts.md").read_text()
+    assert "a pilot on seed 9000" in (whole / "verdicts.md").read_text()
     for claim in found["claims"]:
         for group in (claim["readings"], claim["sensitivity"]):
             assert all("state" not in answer for answer in group.values())

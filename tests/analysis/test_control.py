@@ -42,6 +42,10 @@ def found(paper_template, of_paper):
     return {one.suite: one for registered in of_paper for one in controlled(study, registered)}
 
 
+def r_among(registrations):
+    return next(one for one in registrations if one.content.id == "R")
+
+
 def question(key):
     return key.model, key.task, key.example_id
 
@@ -114,7 +118,7 @@ def resampled(tasks, examples, key, draws=500):
 
 
 def test_intervals_equal_resamples_written_out(found, answers, of_paper):
-    resamples = resampled(MAIN[SIX], 6, seed(of_paper[1].digest, "control"))
+    resamples = resampled(MAIN[SIX], 6, seed(r_among(of_paper).digest, "control"))
     control, full = answers.full[CONTROL], answers.full[SIX]
     place = (None, "poisson", "stream", 0.25)
     (row,) = [r for r in found[SIX].induced if (r.model, r.arm, r.condition, r.budget) == place]
@@ -175,7 +179,7 @@ def test_a_threshold_moves_the_control_too(tmp_path, of_paper):
 
     grid = planted.paper(models=MODELS, examples=6)
     study = load(planted.write(tmp_path / "paper", grid, half), {})
-    (one,) = controlled(study, of_paper[1])
+    (one,) = controlled(study, r_among(of_paper))
     by_task = {row.task: row for row in one.known if row.model == MODELS[0]}
     assert by_task["hotpotqa"].accuracy.value == 1.0  # F1 of one half is a success
     assert by_task["hotpotqa"].dependent.value == 0.0
@@ -201,7 +205,7 @@ def is_defined(reason):
 
 
 def r_of(folder, of_paper):
-    (one,) = controlled(load(folder, {}), of_paper[1])
+    (one,) = controlled(load(folder, {}), r_among(of_paper))
     return one
 
 

@@ -233,7 +233,7 @@ def test_every_verdict_stands_first_with_its_word_icon_and_numbers(usual):
     assert "UNWITNESSED" in out.splitlines()[0]
     assert page.texts("span", **{"class": "mark"}) == ["PREVIEW", "UNWITNESSED"]
     assert "1,512 of 1,512 generations" in page.texts("header")[0]
-    assert "Pilot on seed 9000" in text
+    assert "a pilot on seed 9000" in text
 
 
 def test_populations_are_counted(usual):

@@ -59,7 +59,7 @@ def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(run, tm
     for page in (out, text):
         assert "      suite 6k is not in the grid yet\n" in page
         assert "      run: kvexp submit study=paper suite=16k\n" in page
-        assert "  not in the grid yet: 16k, 6k, no-context\n" in page
+        assert "  not in the grid yet: 16k, 6k, needle, no-context, ruler\n" in page
         assert "AUC beside the verdicts" not in page
         assert "accuracy, " not in page
 
@@ -75,7 +75,7 @@ def test_generations_alone_leave_the_claims_about_cells_incomplete(run, tmp_path
         assert found[claim]["missing"] == [not_yet(ATTENTION)]
     assert {found[claim]["state"] for claim in ANSWERS} <= {"KILLED", "SURVIVED", "NOT_MET"}
     assert "      run: kvexp submit study=paper suite=attention\n" in out
-    assert "  not in the grid yet: attention\n" in out
+    assert "  not in the grid yet: attention, needle, ruler\n" in out
 
 
 def test_a_claim_over_two_suites_waits_for_the_other_and_lists_the_rows_of_the_one(run, tmp_path):

@@ -61,7 +61,7 @@ def test_a_new_study_plans_at_once(project, source):
 
 def test_what_only_the_author_can_say_is_open_and_the_rest_is_the_sources(project):
     new_study(project, "mine", "paper")
-    for name in ("A", "R", "S"):
+    for name in ("A", "N", "R", "S"):
         own = (project / "preregistration" / "mine" / f"{name}.toml").read_text()
         old = (ROOT / "preregistration" / "paper" / f"{name}.toml").read_text()
         mine, theirs = tomllib.loads(own), tomllib.loads(old)
@@ -70,7 +70,7 @@ def test_what_only_the_author_can_say_is_open_and_the_rest_is_the_sources(projec
         assert {key: mine[key] for key in mine.keys() - opened} == {
             key: theirs[key] for key in theirs.keys() - opened
         }
-        assert "P. Xie (the claims)" not in own
+        assert "P. Xie (the" not in own
         assert "A transcription, not a registration" not in own
         comments = [
             line for line in old.split("\n") if line.startswith("#") and "A transcription" not in line
@@ -100,7 +100,7 @@ def test_a_file_is_refused_until_its_last_field_is_filled_in(project):
         assert "is not filled in; it wants" in str(caught.value)
     fill(folder, SAID)
     found = load_folder(folder, everything_has_a_file)
-    assert [one.content.id for one in found] == ["A", "R", "S"]
+    assert [one.content.id for one in found] == ["A", "N", "R", "S"]
     assert {one.content.existing_data for one in found} == {"before-creation"}
 
 
