@@ -146,10 +146,10 @@ def _picture(suites: Sequence[tuple[str, list[Cell]]]) -> Picture:
 def _counts(suite: str, found: Sequence[Cell]) -> str:
     """How many cells of a suite are above chance, in words."""
     points, intervals = (
-        f"undefined ({one.undefined})" if one.value is None else f"{one.value:g}" for one in _above(found)
+        f"undefined ({one.undefined})" if one.value is None else f"in {one.value:g}" for one in _above(found)
     )
     of = sum(not cell.is_one_class for cell in found)
-    return f"{suite}: above .5 in {points}, with its whole interval in {intervals}, of {of} cells"
+    return f"{suite}: above .5 {points}, with its whole interval {intervals}, of {of} cells"
 
 
 def _summary(found: Sequence[Cell]) -> tuple[Value, ...]:

@@ -127,7 +127,7 @@ def _sentence(bars: Sequence[Bar]) -> str:
     for suite in dict.fromkeys(bar.suite for bar in bars):
         here = [bar for bar in bars if bar.suite == suite]
         ends = [
-            f"{condition} {_named(min(rates, key=_rate))} to {_named(max(rates, key=_rate))}"
+            f"{condition} {_named(rates, min(map(_rate, rates)))} to {_named(rates, max(map(_rate, rates)))}"
             for condition in ("aware", "stream")
             if (rates := [bar for bar in here if bar.condition == condition])
         ]
@@ -139,5 +139,7 @@ def _rate(bar: Bar) -> float:
     return bar.rate.value or 0.0
 
 
-def _named(bar: Bar) -> str:
-    return f"{100 * _rate(bar):.1f} % ({bar.arm} at {100 * bar.budget:g} %)"
+def _named(bars: Sequence[Bar], rate: float) -> str:
+    """A rate and every arm that has it."""
+    arms = ", ".join(f"{bar.arm} at {100 * bar.budget:g} %" for bar in bars if _rate(bar) == rate)
+    return f"{100 * rate:.1f} % ({arms})"
