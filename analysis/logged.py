@@ -1,4 +1,4 @@
-"""Which signals an arm logs: where it never has one nothing is missing, where it should have one all may be."""
+"""Which signals are owed for an arm: where it never has one nothing is missing."""
 
 import pandas as pd
 

@@ -48,7 +48,9 @@ NO_Z = "the standard error is 0"
 
 def anchors(scope: Scope) -> Part | None:
     """Every task that is not a main one, whatever becomes of it: also one that the full cache fails."""
-    found = [(suite, task) for suite in scope.suites for task in suite.tasks if task not in suite.wanted.tasks]
+    found = [
+        (suite, task) for suite in scope.suites for task in suite.tasks if task not in suite.wanted.tasks
+    ]
     if not found:
         return None
     success, signals = list[tuple[Value, ...]](), list[tuple[Value, ...]]()

@@ -183,5 +183,7 @@ def _above(found: Sequence[Cell]) -> tuple[Estimate, Estimate]:
     lows = [auc.lo for auc in known if auc.lo is not None]
     if len(lows) < len(known):
         without = next(auc.undefined for auc in known if auc.lo is None)
-        return points, nothing(f"{len(known) - len(lows)} of {len(known)} cells without an interval: {without}")
+        return points, nothing(
+            f"{len(known) - len(lows)} of {len(known)} cells without an interval: {without}"
+        )
     return points, plain(sum(low > CHANCE for low in lows), len(lows))

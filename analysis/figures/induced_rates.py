@@ -6,7 +6,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.descriptive.induced import Bar
-from analysis.figures.style import COLUMNS, INK, NAVY, ORANGE, figure, grid, label, percent, percent_axis, title
+from analysis.figures.style import (
+    COLUMNS,
+    INK,
+    NAVY,
+    ORANGE,
+    figure,
+    grid,
+    label,
+    percent,
+    percent_axis,
+    title,
+)
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}

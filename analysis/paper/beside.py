@@ -45,7 +45,8 @@ def beside(tables: Iterable[Table], scope: Scope) -> Part | None:
     lookup = Lookup([*tables, more], numbers.roles, found)
     rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
     table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
-    sizes = {name: int(count) for frame in frames for name, count in frame["suite"].value_counts().items()}
+    counts = [(str(name), int(n)) for frame in frames for name, n in frame["suite"].value_counts().items()]
+    sizes = {name: count for name, count in counts if count}
     words = _words(numbers, found, sizes, sorted(models))
     return Part("paper", "The paper's numbers, beside ours", words, tables=(table, more))
 
@@ -73,7 +74,8 @@ def _words(numbers: Numbers, suites: Mapping[str, str], sizes: Mapping[str, int]
         return _same_models(numbers, sizes)
     if not foreign or len(foreign) < len(models):
         among = f"Beside the paper's models: {', '.join(foreign)}." if foreign else "The paper's models."
-        return f"{among} Suites stand in: {', '.join(others) or 'none'}. A difference says nothing against either."
+        stand = ", ".join(others) or "none"
+        return f"{among} Suites stand in: {stand}. A difference says nothing against either."
     stand = f" Suites stand in: {', '.join(others)}." if others else ""
     return (
         f"Another model stands beside the paper's: {', '.join(models)}, not Qwen2.5, Llama-3.1 and Mistral "

@@ -21,10 +21,10 @@ COLUMNS = (
     Column("value", "estimate", "share", is_estimate=True),
 )
 REMARKS = (
-    "The arm with the certificate, aware, unless another is named. induced, shared tasks: failures among what the full cache answers, "
-    "on the main tasks that both suites ask (S1). accuracy, all tasks: anchors included (R4). seconds a "
-    "token: median over the answers of all arms that draw nothing, but the full cache. The rest are registered "
-    "readings of claims, which have no verdict.",
+    "The arm with the certificate, aware, unless another is named. induced, shared tasks: failures among "
+    "what the full cache answers, on the main tasks that both suites ask (S1). accuracy, all tasks: anchors "
+    "included (R4). seconds a token: median over the answers of all arms that draw nothing, but the full "
+    "cache. The rest are registered readings of claims, which have no verdict.",
 )
 
 

@@ -98,7 +98,9 @@ def test_a_signal_that_an_arm_never_has_is_no_missing_one(varied_study):
     )
     rows = lines(attribution(scope), "attribution")
     assert {line["auc"].undefined for line in rows if line["suite"] == SHORT} == {NO_ROWS}
-    signals = {arm: {line["signal"] for line in rows if line["arm"] == arm} for arm in ("streaming_llm", "h2o")}
+    signals = {
+        arm: {line["signal"] for line in rows if line["arm"] == arm} for arm in ("streaming_llm", "h2o")
+    }
     assert "margin" in signals["h2o"]
     assert "margin" not in signals["streaming_llm"]
 
@@ -109,7 +111,9 @@ def test_a_signal_that_an_arm_never_has_is_no_missing_one(varied_study):
 def test_a_grid_without_the_full_cache_says_so(no_full):
     assert {line["auc"].undefined for line in lines(attribution(no_full), "attribution")} == {NO_FULL}
     tables = [table for build in BUILDERS if (part := build(no_full)) for table in part.tables]
-    reasons = {value.undefined for t in tables for row in t.rows for value in row if isinstance(value, Estimate)}
+    reasons = {
+        value.undefined for t in tables for row in t.rows for value in row if isinstance(value, Estimate)
+    }
     assert NO_FULL in reasons
     assert NO_ROWS not in reasons
 
