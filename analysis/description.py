@@ -3,11 +3,14 @@
 No seal covers this module or what it imports, and no verdict reads any of it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis import attention, descriptive, details_as_json, paper, posthoc
+from analysis import attention, descriptive, details_as_json, paper, posthoc, written
 from analysis.attention import Attention
+from analysis.blind_marks import marked_parts, marked_suites
 from analysis.details import Details, details_of
 from analysis.load import Study
 from analysis.outputs import outputs
@@ -45,9 +48,16 @@ class Description:
 
 def make(report: Report, out: Path | None) -> str:
     """Describe, write all files below `out` or say in one line what was not; returns what people see."""
-    found = of(report)
+    try:
+        found = of(report)
+        files = {} if out is None else _files(out, report, found)
+    except Exception:
+        if out is not None:
+            with suppress(OSError):
+                written.forget(out)  # pages of an earlier state would stand beside these verdicts
+        raise
     if out is not None:
-        _write(out, report, found)
+        _write(out, found, files)
     return to_text(found, is_full=False)
 
 
@@ -64,17 +74,21 @@ def of(report: Report) -> Description:
     ]
     last = paper.beside(tables, scope)
     parts += [] if last is None else [last]
+    parts = marked_parts(parts) if report.is_blind else parts
     return Description(report.study, sections, suites, parts, report.unplanned, report.is_blind)
 
 
-def _write(folder: Path, report: Report, found: Description) -> None:
+def _files(folder: Path, report: Report, found: Description) -> dict[str, str | None]:
+    """Tables, figures and the page by path; None: the file must not be there."""
+    shown = replace(found, attention=marked_suites(found.attention)) if found.is_blind else found
+    files = dict(outputs(shown.attention, shown.parts, is_blind=found.is_blind))
+    return {**files, "report.html": page(report, shown, files, browser.beside(folder, report.study))}
+
+
+def _write(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:
     try:
         write.replace(folder / "details.json", details_as_json.to_json(found))
         write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
-        files = dict(outputs(found.attention, found.parts))
-        for name, content in files.items():
-            write.put(folder / name, content)
-        answers = browser.beside(folder, report.study)
-        write.replace(folder / "report.html", page(report, found, files, answers))
+        written.tidy(folder, files)
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

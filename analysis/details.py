@@ -14,9 +14,10 @@ import pandas as pd
 from analysis import populations
 from analysis.control import Controlled, controlled
 from analysis.data import Data, Parameters
-from analysis.decide import missing_rows, problems_touching
+from analysis.decide import problems_touching
 from analysis.load import Study
-from analysis.scope import NO_ROWS, Scope, Suite
+from analysis.logged import has_signal
+from analysis.scope import NO_ROWS, Scope, Suite, lacks, lacks_full
 from analysis.statistics import Estimate
 from kvexp.prereg.registration import Details as Wanted
 from kvexp.prereg.registration import Label, Population, Registered, seed
@@ -106,16 +107,15 @@ def _panel(
 ) -> Iterator[PanelRow]:
     for label in AUC_LABELS:
         population = Population(suites=[suite], tasks=tasks, arms=[arm], label=label)
-        if not _is_whole(study, population):
-            nothing = Estimate(None, undefined=NO_ROWS)
-            for signal in wanted.signals:
+        owed = [signal for signal in wanted.signals if has_signal(study.table, wanted, arm, signal)]
+        if reason := lacks(study, population):
+            nothing = Estimate(None, undefined=reason)
+            for signal in owed:
                 yield PanelRow(suite, words, arm, signal, label, 0, nothing, nothing, nothing)
             continue
         data = _data(study, registered, population)
         cell = data.point(data.cell_auc(data.counted))
-        for signal in wanted.signals:
-            if data.rows[signal].isna().all():
-                continue  # the arm does not have this signal
+        for signal in owed:
             yield PanelRow(
                 suite,
                 words,
@@ -150,25 +150,20 @@ def _rates(study: Study, registered: Registered, wanted: Wanted, suite: str, lab
 
 
 def _rate(study: Study, data: Data, rows: pd.DataFrame, label: Label) -> Estimate:
-    if not are_whole(study, rows, needs_full=populations.LABELS[label].needs_full):
-        return Estimate(None, undefined=NO_ROWS)
+    if reason := lacks_labelled(study, rows, needs_full=populations.LABELS[label].needs_full):
+        return Estimate(None, undefined=reason)
     return data.estimate(data.rate(rows[rows["counts"]]))
 
 
-def are_whole(study: Study, rows: pd.DataFrame, *, needs_full: bool) -> bool:
-    """Whether all these labelled rows are there and sound, and their full rows if they are needed."""
+def lacks_labelled(study: Study, rows: pd.DataFrame, *, needs_full: bool) -> str:
+    """Why nothing can be said of labelled rows; empty: they are there and sound, and full rows if needed."""
+    if needs_full and (reason := lacks_full(rows)):
+        return reason
     at = rows["full_at"].to_numpy(np.int64)
     there = rows["present"].to_numpy(bool)
     if needs_full:
-        there = there & study.table["present"].to_numpy(bool)[at] & (at >= 0)
-    return bool(there.all()) and not problems_touching(study, rows)
-
-
-def _is_whole(study: Study, population: Population) -> bool:
-    rows = study.table[populations.needed(study.table, population)]
-    needs_full = populations.LABELS[population.label].needs_full
-    has_full = not needs_full or bool((rows["full_at"] >= 0).all())
-    return has_full and not problems_touching(study, rows) and not missing_rows(study, rows)
+        there = there & study.table["present"].to_numpy(bool)[at]
+    return NO_ROWS if not there.all() or problems_touching(study, rows) else ""
 
 
 def _data(study: Study, registered: Registered, population: Population) -> Data:

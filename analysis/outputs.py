@@ -4,26 +4,31 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from analysis.attention import Attention
+from analysis.blind_marks import marked_svg, marked_table
 from analysis.parts import Part
 from analysis.tables import ablations, tables_of, to_csv, to_markdown
 
 FIGURES = ("scatter", "errors", "calibration", "layers", "rare", "worlds")
 
 
-def outputs(suites: Sequence[Attention], parts: Sequence[Part]) -> Iterator[tuple[str, str | None]]:
+def outputs(
+    suites: Sequence[Attention], parts: Sequence[Part], *, is_blind: bool = False
+) -> Iterator[tuple[str, str | None]]:
     """Paths relative to the output folder, each with its text.
 
     None: the file must not be there. A figure of an earlier state would pass for one of these logs.
+    With `is_blind`, suites and parts have their marks already; what is made of suites here gets them too.
     """
     for one in suites:
-        for table in tables_of(one):
-            yield f"tables/{table.name}.csv", to_csv(table)
-            yield f"tables/{table.name}.md", to_markdown(table)
         drawn = dict(_figures(one)) if one.budgets else {}
         for name in FIGURES:
-            yield f"figures/{one.name}.{name}.svg", drawn.get(name)
-    tables = [ablations(suites)] if suites else []
-    tables += [table for part in parts for table in part.tables]
+            svg = drawn.get(name)
+            yield f"figures/{one.name}.{name}.svg", marked_svg(svg) if svg and is_blind else svg
+    of_suites = [table for one in suites for table in tables_of(one)]
+    of_suites += [ablations(suites)] if suites else []
+    if is_blind:
+        of_suites = [marked_table(table) for table in of_suites]
+    tables = [*of_suites, *(table for part in parts for table in part.tables)]
     for table in tables:
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)

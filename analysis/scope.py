@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+import pandas as pd
+
 from analysis import populations
 from analysis.data import Data, Parameters
 from analysis.decide import missing_rows, problems_touching
+from analysis.load import Study
 from analysis.statistics import Estimate
 from analysis.verdict.report import Report
 from kvexp.prereg.registration import Details as Wanted
@@ -14,6 +17,8 @@ from kvexp.prereg.registration import Label, Population, Registered, seed
 from kvexp.records import Condition
 
 NO_ROWS = "rows are missing or invalid"
+NO_FULL = "the suite does not run the full cache"
+SOME_FULL = "the suite does not run the full cache on every example"
 T = TypeVar("T")
 
 
@@ -73,12 +78,7 @@ class Scope:
 
     def lacks(self, population: Population) -> str:
         """Why nothing can be said of a population: rows, or full rows that its label needs, are not there."""
-        study = self.report.study
-        rows = study.table[populations.needed(study.table, population)]
-        needs_full = populations.LABELS[population.label].needs_full
-        has_full = not needs_full or bool((rows["full_at"] >= 0).all())
-        is_whole = has_full and not problems_touching(study, rows) and not missing_rows(study, rows)
-        return "" if is_whole else NO_ROWS
+        return lacks(self.report.study, population)
 
     def data(self, suites: Sequence[Suite], population: Population, name: str = "details") -> Data:
         """Rows of a population and estimates on them, on resamples of their own.
@@ -98,6 +98,27 @@ class Scope:
             seed(suites[0].registered.digest, name),
             Parameters(name, {}),
         )
+
+
+def lacks(study: Study, population: Population) -> str:
+    """Why nothing can be said of a population of a study; empty: all is there."""
+    rows = study.table[populations.needed(study.table, population)]
+    return lacks_answers(study, rows, needs_full=populations.LABELS[population.label].needs_full)
+
+
+def lacks_answers(study: Study, rows: pd.DataFrame, *, needs_full: bool) -> str:
+    """Why nothing can be said of rows of the study's table, those of the full cache among them if needed."""
+    if needs_full and (reason := lacks_full(rows)):
+        return reason
+    return NO_ROWS if problems_touching(study, rows) or missing_rows(study, rows) else ""
+
+
+def lacks_full(rows: pd.DataFrame) -> str:
+    """Why the grid has no answers of the full cache beside rows; empty: it has, present or not."""
+    has_none = (rows["full_at"] < 0).to_numpy(bool)
+    if not has_none.any():
+        return ""
+    return NO_FULL if has_none.all() else SOME_FULL
 
 
 def population(

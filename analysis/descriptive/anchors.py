@@ -9,8 +9,9 @@ from analysis.data import Data
 from analysis.descriptive.hanley_mcneil import against_chance
 from analysis.descriptive.rows import data_of, lacks_rows, median, picks, places_of, plain, with_signal
 from analysis.load.grid import FULL
+from analysis.logged import has_signal
 from analysis.parts import Part
-from analysis.scope import Scope, Suite, nothing
+from analysis.scope import NO_FULL, Scope, Suite, nothing
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 
@@ -46,9 +47,9 @@ NO_Z = "the standard error is 0"
 
 
 def anchors(scope: Scope) -> Part | None:
-    """Every task that is not a main one and that the full cache does not fail as a whole."""
+    """Every task that is not a main one, whatever becomes of it: also one that the full cache fails."""
     found = [
-        (suite, task) for suite in scope.suites for task in suite.tasks if _is_anchor(scope, suite, task)
+        (suite, task) for suite in scope.suites for task in suite.tasks if task not in suite.wanted.tasks
     ]
     if not found:
         return None
@@ -61,21 +62,14 @@ def anchors(scope: Scope) -> Part | None:
         Table("anchors.success", "Success on anchors, by arm, condition and budget", SUCCESS, tuple(success)),
         Table("anchors.signals", "What signals tell of failure on anchors", SIGNALS, tuple(signals), REMARKS),
     )
-    words = "Tasks that the registration does not list as main ones: passcodes that a full cache finds."
+    words = "Tasks that the registration does not list as main ones; a line of the full cache leads each."
     return Part("anchors", "Do arms know when they lose the needle?", words, tables)
-
-
-def _is_anchor(scope: Scope, suite: Suite, task: str) -> bool:
-    if task in suite.wanted.tasks:
-        return False
-    data = data_of(scope, suite, "anchors", [FULL], [task])
-    return bool(lacks_rows(scope, data.rows)) or bool(data.rows["success"].any())
 
 
 def _success(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[tuple[Value, ...]]:
     full = data.rows[picks(data.rows, arm=FULL)]
-    if len(full):
-        yield (suite.name, task, FULL, "", "", len(full), _rate(scope, data, full))
+    rate = _rate(scope, data, full) if len(full) else nothing(NO_FULL)
+    yield (suite.name, task, FULL, "", "", len(full), rate)
     for arm, condition, budget in places_of(data.rows):
         here = data.rows[picks(data.rows, arm=arm, condition=condition, budget=budget)]
         yield (suite.name, task, arm, condition, f"{budget:g}", len(here), _rate(scope, data, here))
@@ -92,8 +86,8 @@ def _signals(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[tupl
         rows = data.rows[picks(data.rows, arm=arm)]
         reason = lacks_rows(scope, rows)
         for signal in suite.wanted.signals:
-            if not reason and rows[signal].isna().all():
-                continue  # the arm does not have this signal
+            if not has_signal(scope.report.study.table, suite.wanted, arm, signal):
+                continue
             numbers = [nothing(reason)] * 8 if reason else _numbers(suite, data, rows, signal)
             failures = None if reason else int(rows["positive"].sum())
             successes = None if reason else int((~rows["positive"]).sum())

@@ -133,12 +133,7 @@ def _picture(suites: Sequence[tuple[str, list[Cell]]]) -> Picture:
     if not known:
         reasons = (cell.auc.undefined for _, found in suites for cell in found)
         return no_picture("cells", title, next(reasons, "there is no cell"))
-    counts = "; ".join(
-        f"{suite}: above .5 in {sum((cell.auc.value or 0) > CHANCE for cell in found)}, "
-        f"with its whole interval in {sum((cell.auc.lo or 0) > CHANCE for cell in found)}, "
-        f"of {sum(cell.auc.value is not None for cell in found)} cells"
-        for suite, found in known
-    )
+    counts = "; ".join(_counts(suite, found) for suite, found in suites)
 
     def draw() -> "Figure":
         from analysis.figures import cells
@@ -148,22 +143,47 @@ def _picture(suites: Sequence[tuple[str, list[Cell]]]) -> Picture:
     return picture("cells", title, f"The certificate ranks failures by model and task. {counts}.", draw)
 
 
+def _counts(suite: str, found: Sequence[Cell]) -> str:
+    """How many cells of a suite are above chance, in words."""
+    points, intervals = (
+        f"undefined ({one.undefined})" if one.value is None else f"in {one.value:g}" for one in _above(found)
+    )
+    of = sum(not cell.is_one_class for cell in found)
+    return f"{suite}: above .5 {points}, with its whole interval {intervals}, of {of} cells"
+
+
 def _summary(found: Sequence[Cell]) -> tuple[Value, ...]:
     """Everything but the number of cells is undefined as soon as one of them lacks rows."""
     lost = next((cell.auc.undefined for cell in found if cell.failures is None), "")
     if lost:
         return (len(found), *[nothing(lost)] * 7)
     known = [cell.auc for cell in found if cell.auc.value is not None]
-    values = np.array([auc.value for auc in known], np.float64)
-    singles = sum(cell.is_one_class for cell in found)
-    ends = [nothing("no cell has an AUC")] * 3
-    if len(values):
+    counts = (sum(cell.is_one_class for cell in found), len(known))
+    ends = [nothing(_lost(found))] * 3
+    if not _lost(found):
+        values = np.array([auc.value for auc in known], np.float64)
         ends = [plain(float(value), len(values)) for value in (values.mean(), values.min(), values.max())]
-    counts = (singles, len(known))
-    above = (int((values > CHANCE).sum()), sum(auc.lo is not None and auc.lo > CHANCE for auc in known))
-    return (
-        len(found),
-        *(plain(count, len(found)) for count in counts),
-        *ends,
-        *(plain(count, len(known)) for count in above),
-    )
+    return (len(found), *(plain(count, len(found)) for count in counts), *ends, *_above(found))
+
+
+def _lost(found: Sequence[Cell]) -> str:
+    """Why AUCs are not all there; a cell of one class has none and is not counted."""
+    counted = [cell.auc for cell in found if not cell.is_one_class]
+    if not counted:
+        return "no cell has an AUC"
+    return next((auc.undefined for auc in counted if auc.value is None), "")
+
+
+def _above(found: Sequence[Cell]) -> tuple[Estimate, Estimate]:
+    """Cells above chance, and with their whole interval: undefined as soon as one of them has none."""
+    if lost := _lost(found):
+        return nothing(lost), nothing(lost)
+    known = [cell.auc for cell in found if not cell.is_one_class]
+    points = plain(sum((auc.value or 0.0) > CHANCE for auc in known), len(known))
+    lows = [auc.lo for auc in known if auc.lo is not None]
+    if len(lows) < len(known):
+        without = next(auc.undefined for auc in known if auc.lo is None)
+        return points, nothing(
+            f"{len(known) - len(lows)} of {len(known)} cells without an interval: {without}"
+        )
+    return points, plain(sum(low > CHANCE for low in lows), len(lows))

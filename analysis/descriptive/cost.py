@@ -34,7 +34,8 @@ REMARKS = (
     "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's "
     "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: "
     "only arms decoded alone (1 arm in a batch) show their own cost. Tokens per second: of all arms.",
-    "A batch is the answers to one example by one model at one budget that state the same decode seconds. "
+    "A batch is the answers to one example by one model at one budget that state the same decode seconds, as "
+    "many as they say; where more state the same, or fewer are there, theirs are unknown. "
     "The prefill serves all arms of an example; the keep plan is an arm's own.",
 )
 
@@ -51,7 +52,7 @@ def cost(scope: Scope) -> Part | None:
 
 
 def _rows(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
-    rows = _timed(rows_of(scope, suite))
+    rows = timed(rows_of(scope, suite))
     for model, of_model in by_model(rows):
         full = of_model[picks(of_model, arm=FULL)]
         base = median(_column(full, "step_seconds"), lacks_rows(scope, full))
@@ -96,14 +97,22 @@ def _over(seconds: Estimate, base: Estimate) -> Estimate:
     return plain(seconds.value / base.value, seconds.n)
 
 
-def _timed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with `step_seconds`, of one step of its batch, and `batch_rate`, the batch's tokens per second."""
+def timed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with `step_seconds`, of one step of its batch, and `batch_rate`, the batch's tokens per second.
+
+    Both are NaN where it is not known which answers a batch has.
+    """
     rows = rows.assign(at=rows["budget"].fillna(1.0))  # the full cache is decoded with a budget of 1
     batch = strata(rows, (*EXAMPLE, "at", "decode_seconds", "decode_arms"))
+    arms = _column(rows, "decode_arms")
+    is_alone = arms == 1  # whatever others state: a batch of its own
+    batch = np.where(is_alone, len(rows) + np.arange(len(rows)), batch)
+    batch = np.unique(batch, return_inverse=True)[1]
+    is_known = np.bincount(batch)[batch] == arms
     seconds, tokens = _column(rows, "decode_seconds"), np.nan_to_num(_column(rows, "n_generated"))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        step = seconds / _largest(tokens, batch)[batch]
-        rate = np.bincount(batch, tokens)[batch] / seconds
+        step = np.where(is_known, seconds / _largest(tokens, batch)[batch], np.nan)
+        rate = np.where(is_known, np.bincount(batch, tokens)[batch] / seconds, np.nan)
     return rows.assign(step_seconds=_finite(step), batch_rate=_finite(rate))
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CERTIFICATE, RIVAL = "certificate", "output_logprob"
 SHARE = 0.3  # section 5's coverage
 SHOWN = Column("error", "", "share", has_interval=False)
+DIGITS = 12  # of a difference of shares: beyond them stands what floating point left over
 GRID = tuple(round(0.05 * step, 2) for step in range(1, 21))
 COLUMNS = (
     Column("suite", "suite"),
@@ -149,7 +150,7 @@ def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str, pass
         len(rows),
         data.estimate(passing),
         at_all,
-        data.estimate(statistics.difference(passing, everything)),
+        _without_dust(data.estimate(statistics.difference(passing, everything))),
         plain(float(errors.mean()), len(rows)),
         errors,
     )
@@ -163,7 +164,13 @@ def _versus(suite: Suite, data: Data, passing: Mapping[str, Statistic]) -> Estim
     rows = data.rows[data.rows[list(passing)].notna().all(axis=1)]
     if len(rows) < len(data.rows) and not any(one.undefined for one in both):
         both = [_passing(suite, rows, name) for name in passing]
-    return data.estimate(statistics.difference(*both))
+    return _without_dust(data.estimate(statistics.difference(*both)))
+
+
+def _without_dust(found: Estimate) -> Estimate:
+    """A difference of two shares to DIGITS decimals: equal ones differ by nothing, not by 2e-16."""
+    value, lo, hi = (None if x is None else round(x, DIGITS) + 0.0 for x in (found.value, found.lo, found.hi))
+    return replace(found, value=value, lo=lo, hi=hi)
 
 
 def _curve_rows(one: Ranking) -> Iterator[tuple[Value, ...]]:

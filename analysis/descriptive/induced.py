@@ -8,11 +8,11 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
-from analysis.details import Rate, are_whole, details_of
+from analysis.details import Rate, details_of, lacks_labelled
 from analysis.load.grid import FULL
 from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture, what_lacks
-from analysis.scope import NO_ROWS, Scope, Suite, nothing, population
+from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 
@@ -89,8 +89,8 @@ def _rows(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
 
 def _three(scope: Scope, data: Data, rows: pd.DataFrame) -> tuple[Estimate, Estimate, Estimate]:
     """Induced failures, rescues and net loss of these rows."""
-    if not are_whole(scope.report.study, rows, needs_full=True):
-        return (nothing(NO_ROWS),) * 3
+    if reason := lacks_labelled(scope.report.study, rows, needs_full=True):
+        return (nothing(reason),) * 3
     own, full = rows["success"].to_numpy(bool), rows["full_success"].to_numpy(bool)
     cluster, ids = clusters_of(rows), ids_of(rows)
     lost = statistics.rate(full & ~own, cluster, ids)
@@ -127,7 +127,7 @@ def _sentence(bars: Sequence[Bar]) -> str:
     for suite in dict.fromkeys(bar.suite for bar in bars):
         here = [bar for bar in bars if bar.suite == suite]
         ends = [
-            f"{condition} {_named(min(rates, key=_rate))} to {_named(max(rates, key=_rate))}"
+            f"{condition} {_named(rates, min(map(_rate, rates)))} to {_named(rates, max(map(_rate, rates)))}"
             for condition in ("aware", "stream")
             if (rates := [bar for bar in here if bar.condition == condition])
         ]
@@ -139,5 +139,7 @@ def _rate(bar: Bar) -> float:
     return bar.rate.value or 0.0
 
 
-def _named(bar: Bar) -> str:
-    return f"{100 * _rate(bar):.1f} % ({bar.arm} at {100 * bar.budget:g} %)"
+def _named(bars: Sequence[Bar], rate: float) -> str:
+    """A rate and every arm that has it."""
+    arms = ", ".join(f"{bar.arm} at {100 * bar.budget:g} %" for bar in bars if _rate(bar) == rate)
+    return f"{100 * rate:.1f} % ({arms})"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from analysis.data import Data
+from analysis.descriptive.rows import plain
 from analysis.details import details_of
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing, population
@@ -31,7 +32,7 @@ def per_model(scope: Scope) -> Part | None:
         return None
     by_suite = [_suite(scope, suite) for suite in suites]
     models = sorted({model for found in by_suite for model in found if model != POOLED})
-    absent: tuple[Value, ...] = (nothing("the suite does not run this model"),) * 3 + (None, None)
+    absent = _lacking("the suite does not run this model")
     rows = [
         (model, *(value for found in by_suite for value in found.get(model, absent)))
         for model in (*models, POOLED)
@@ -46,8 +47,8 @@ def _columns(suite: str) -> Iterator[Column]:
     yield Column(f"auc.{suite}", suite, "share", is_estimate=True)
     for key, words in (("stratified", "stratified"), ("baseline", "label alone")):
         yield Column(f"{key}.{suite}", f"{suite}, {words}", "share", is_estimate=True, has_interval=False)
-    yield Column(f"cells_above.{suite}", f"{suite}, cells above .5")
-    yield Column(f"cells.{suite}", f"{suite}, of cells")
+    for key, words in (("cells_above", "cells above .5"), ("cells", "of cells")):
+        yield Column(f"{key}.{suite}", f"{suite}, {words}", is_estimate=True, has_interval=False)
 
 
 def _suite(scope: Scope, suite: Suite) -> dict[str, tuple[Value, ...]]:
@@ -72,7 +73,7 @@ def _suite(scope: Scope, suite: Suite) -> dict[str, tuple[Value, ...]]:
 
 
 def _lacking(reason: str) -> tuple[Value, ...]:
-    return (nothing(reason),) * 3 + (None, None)
+    return (nothing(reason),) * 5
 
 
 def _aucs(data: Data, rows: pd.DataFrame) -> tuple[Estimate, Estimate, Estimate]:
@@ -83,8 +84,11 @@ def _aucs(data: Data, rows: pd.DataFrame) -> tuple[Estimate, Estimate, Estimate]
     )
 
 
-def _cells(data: Data, rows: pd.DataFrame) -> tuple[int, int]:
-    """How many cells have an AUC above chance, and how many have one."""
-    points = [data.point(data.auc(cell, SIGNAL)).value for cell in data.split(rows, *CELL).values()]
-    known = [point for point in points if point is not None]
-    return sum(point > CHANCE for point in known), len(known)
+def _cells(data: Data, rows: pd.DataFrame) -> tuple[Estimate, Estimate]:
+    """How many cells have an AUC above chance, and how many have one; undefined where it is lost in any."""
+    both = [cell for cell in data.split(rows, *CELL).values() if cell["positive"].nunique() > 1]
+    points = [data.point(data.auc(cell, SIGNAL)) for cell in both]
+    if lost := next((point.undefined for point in points if point.value is None), ""):
+        return nothing(lost), nothing(lost)
+    above = sum((point.value or 0.0) > CHANCE for point in points)
+    return plain(above, len(points)), plain(len(points), len(points))

@@ -7,8 +7,7 @@ import pandas as pd
 
 from analysis import populations
 from analysis.data import Data
-from analysis.decide import missing_rows, problems_touching
-from analysis.scope import NO_ROWS, Scope, Suite, nothing, population
+from analysis.scope import Scope, Suite, lacks_answers, lacks_full, nothing, population
 from analysis.statistics import Estimate
 from analysis.statistics.base import Bools, Floats
 from kvexp.prereg.registration import Label
@@ -42,18 +41,14 @@ def by_model(rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def lacks_rows(scope: Scope, rows: pd.DataFrame) -> str:
     """Why nothing can be said of these rows of the study's table; empty: they are all there."""
-    study = scope.report.study
-    is_whole = not problems_touching(study, rows) and not missing_rows(study, rows)
-    return "" if is_whole else NO_ROWS
+    return lacks_answers(scope.report.study, rows, needs_full=False)
 
 
 def lacks(scope: Scope, rows: pd.DataFrame, label: Label) -> str:
     """The same, for rows whose label may need the full cache's answers too."""
     if not populations.LABELS[label].needs_full:
         return lacks_rows(scope, rows)
-    if (rows["full_at"] < 0).any():
-        return NO_ROWS
-    return lacks_rows(scope, rows) or lacks_rows(scope, full_of(scope, rows))
+    return lacks_full(rows) or lacks_rows(scope, rows) or lacks_rows(scope, full_of(scope, rows))
 
 
 def data_of(scope: Scope, suite: Suite, name: str, arms: Sequence[str], tasks: Sequence[str]) -> Data:

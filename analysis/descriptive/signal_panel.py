@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.details import details_of
+from analysis.logged import has_signal
 from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture, what_lacks
 from analysis.populations import strata
@@ -128,11 +129,17 @@ def _seen(scope: Scope, arm: str) -> list[Seen]:
             Seen(arm, row.signal, names, row.positives, row.pooled, row.stratified, row.cell_label)
             for row in rows.values()
         ]
-    signals = list(dict.fromkeys(signal for suite in suites for signal in suite.wanted.signals))
+    table = scope.report.study.table
+    owed = dict.fromkeys(
+        signal
+        for suite in suites
+        for signal in suite.wanted.signals
+        if has_signal(table, suite.wanted, arm, signal)
+    )
     asked = population(suites, "induced_failure", arms=[arm])
     if reason := _other(suites) or scope.lacks(asked):
         lost = nothing(reason)
-        return [Seen(arm, signal, names, 0, lost, lost, lost) for signal in signals]
+        return [Seen(arm, signal, names, 0, lost, lost, lost) for signal in owed]
     data = scope.data(suites, asked)
     baseline = data.point(data.cell_auc(data.counted))
     # `within` knows of no suites: a model of another suite is another model, so that no pair crosses suites.
@@ -147,8 +154,7 @@ def _seen(scope: Scope, arm: str) -> list[Seen]:
             data.estimate(data.auc(apart, signal, within=True)),
             baseline,
         )
-        for signal in signals
-        if data.rows[signal].notna().any()
+        for signal in owed
     ]
 
 

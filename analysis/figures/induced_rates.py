@@ -6,7 +6,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.descriptive.induced import Bar
-from analysis.figures.style import COLUMNS, INK, NAVY, ORANGE, figure, grid, label, percent, percent_axis
+from analysis.figures.style import (
+    COLUMNS,
+    INK,
+    NAVY,
+    ORANGE,
+    figure,
+    grid,
+    label,
+    percent,
+    percent_axis,
+    title,
+)
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}
@@ -27,7 +38,7 @@ def induced_rates(bars: Sequence[Bar]) -> Figure:
         empty.remove()
     for axes, suite in zip(every, suites, strict=False):
         _panel(axes, [bar for bar in bars if bar.suite == suite], heights)
-        axes.set_title(suite)
+        title(axes, suite, columns)
     first = every[0]
     first.set_yticks(list(heights.values()), [_words(line, lines) for line in heights])
     first.set_ylim(max(heights.values()) + 0.8, -1.6)

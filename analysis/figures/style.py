@@ -86,6 +86,19 @@ def label(drawn: Figure, places: Sequence[Axes], across: str, up: str) -> None:
         leftmost.set_ylabel(up)
 
 
+def shortened(name: str, most: int) -> str:
+    """A name of at most `most` characters: of a longer one the middle is left out, its ends tell it apart."""
+    if len(name) <= most:
+        return name
+    head = most // 2
+    return f"{name[:head]}...{name[len(name) - (most - head - 3) :]}"
+
+
+def title(axes: Axes, name: str, columns: int, rest: str = "") -> None:
+    """The name of a panel, one of `columns` in a row, short enough for its room; `rest` stands whole."""
+    axes.set_title(shortened(name, max(12, 90 // columns - 18 - len(rest))) + rest)
+
+
 def percent(share: float) -> str:
     """A share as people write it: 12.5 %."""
     return f"{100 * share:.4g} %"

@@ -10,7 +10,6 @@ from analysis.scope import Scope
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 
-PAPER = "paper"  # the study that repeats it
 DIGITS = 4  # after the point; the numbers stand in their own tables with all that they have
 COLUMNS = (
     Column("section", "section"),
@@ -46,7 +45,9 @@ def beside(tables: Iterable[Table], scope: Scope) -> Part | None:
     lookup = Lookup([*tables, more], numbers.roles, found)
     rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
     table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
-    words = _words(numbers, found, study.name, sorted(models))
+    counts = [(str(name), int(n)) for frame in frames for name, n in frame["suite"].value_counts().items()]
+    sizes = {name: count for name, count in counts if count}
+    words = _words(numbers, found, sizes, sorted(models))
     return Part("paper", "The paper's numbers, beside ours", words, tables=(table, more))
 
 
@@ -61,17 +62,33 @@ def _row(number: Number, ours: Estimate) -> tuple[Value, ...]:
     return (*place, shown, difference, "")
 
 
-def _words(numbers: Numbers, suites: Mapping[str, str], study: str, models: list[str]) -> str:
-    """What a reader must know before comparing."""
+def _words(numbers: Numbers, suites: Mapping[str, str], sizes: Mapping[str, int], models: list[str]) -> str:
+    """What a reader must know before comparing: by the models and the size of each suite, not by a name."""
     others = [
         f"{suite} for {numbers.roles[role][0]}"
         for role, suite in suites.items()
         if suite != numbers.roles[role][0]
     ]
-    if study == PAPER and not others:
-        return "The same grid on the same models: a difference is sampling error, the harness or the paper's."
+    foreign = [model for model in models if model not in numbers.models]
+    if not foreign and not others:
+        return _same_models(numbers, sizes)
+    if not foreign or len(foreign) < len(models):
+        among = f"Beside the paper's models: {', '.join(foreign)}." if foreign else "The paper's models."
+        stand = ", ".join(others) or "none"
+        return f"{among} Suites stand in: {stand}. A difference says nothing against either."
     stand = f" Suites stand in: {', '.join(others)}." if others else ""
     return (
         f"Another model stands beside the paper's: {', '.join(models)}, not Qwen2.5, Llama-3.1 and Mistral "
         f"of 1.5B to 8B.{stand} A difference says nothing against either."
+    )
+
+
+def _same_models(numbers: Numbers, sizes: Mapping[str, int]) -> str:
+    """How much of the paper's grid a study on its models has."""
+    if sizes == numbers.grid:
+        return "The same grid on the same models: a difference is sampling error, the harness or the paper's."
+    have = [f"{suite} {sizes.get(suite, 0):,} of {of:,}" for suite, of in numbers.grid.items()]
+    return (
+        f"The paper's models on another grid: {', '.join(have)} rows. Beside sampling error, the harness and "
+        "the paper's, a difference may come from what is not the same."
     )

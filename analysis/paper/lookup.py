@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from statistics import fmean
 
 from analysis.paper.numbers import Number, Pick
@@ -68,14 +69,26 @@ def _picked(found: list[Estimate], pick: Pick | None) -> Estimate:
         return found[0] if len(found) == 1 else _none(f"{len(found)} rows fit")
     ranked = list[tuple[float, Estimate]]()
     for one in found:
-        if one.value is None:
+        if one.value is not None:
+            sized = _size(one) if pick == "largest size" else one
+            ranked.append((sized.value or 0.0, sized))
+        elif one.undefined:
             return one
-        ranked.append((one.value, one))
+    if not ranked:
+        return _none("no row has such a number")
     ranked.sort(key=lambda pair: pair[0])
     if pick == "mean":
         return Estimate(fmean(value for value, _ in ranked), n=sum(one.n for _, one in ranked))
-    at = {"smallest": 0, "second smallest": 1, "largest": -1}[pick]
+    at = {"smallest": 0, "second smallest": 1, "largest": -1, "largest size": -1}[pick]
     return ranked[at][1] if at < len(ranked) else _none(f"{len(found)} rows fit")
+
+
+def _size(found: Estimate) -> Estimate:
+    """A number without its sign; the interval is turned with it."""
+    if found.value is None or found.value >= 0:
+        return found
+    lo, hi = (None if end is None else -end for end in (found.hi, found.lo))
+    return replace(found, value=-found.value, lo=lo, hi=hi)
 
 
 def _estimate(value: Value) -> Estimate:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 FILE = Path(__file__).parent / "paper_numbers.toml"
-Pick = Literal["smallest", "second smallest", "mean", "largest"]
+Pick = Literal["smallest", "second smallest", "mean", "largest", "largest size"]
 Finite = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
@@ -22,7 +22,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         table: name of ours; `@role` at its start stands for a suite.
         row: values of columns that find the row, `@role` for a suite; a list names several.
         column: key of ours; `@role` at its end stands for a suite.
-        pick: which of several rows; null: there is one.
+        pick: which of several rows; null: there is one. largest size: the largest without its sign.
         why: instead of a place, why there is none.
     """
 
@@ -48,11 +48,15 @@ class Numbers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     Attributes:
         format: kvexp-paper-numbers/1.
         roles: the suites that stand for each other, the paper's own first.
+        grid: generations of each suite of the paper's grid, and cells.
+        models: of all its suites.
         number: in the paper's order.
     """
 
     format: Literal["kvexp-paper-numbers/1"]
     roles: dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]]
+    grid: dict[str, int]
+    models: list[str]
     number: list[Number]
 
 

@@ -2,6 +2,11 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
+from analysis.descriptive.cost import timed
+from analysis.descriptive.rows import lacks_rows, median, rows_of
+from analysis.load.grid import FULL
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
@@ -16,15 +21,16 @@ COLUMNS = (
     Column("value", "estimate", "share", is_estimate=True),
 )
 REMARKS = (
-    "The arm with the certificate, aware. induced, shared tasks: failures among what the full cache answers, "
-    "on the main tasks that both suites ask (S1). accuracy, all tasks: anchors included (R4). The rest are "
-    "registered readings of claims, which have no verdict.",
+    "The arm with the certificate, aware, unless another is named. induced, shared tasks: failures among "
+    "what the full cache answers, on the main tasks that both suites ask (S1). accuracy, all tasks: anchors "
+    "included (R4). seconds a token: median over the answers of all arms that draw nothing, but the full "
+    "cache. The rest are registered readings of claims, which have no verdict.",
 )
 
 
 def rest(scope: Scope, suites: dict[str, str]) -> Table:
     """All of them, where the study has them; `suites`: by role."""
-    rows = [*_shared(scope, suites), *_accuracy(scope, suites), *_readings(scope)]
+    rows = [*_shared(scope, suites), *_accuracy(scope, suites), *_seconds(scope), *_readings(scope)]
     return Table("paper_rest", "Numbers that stand in no other table", COLUMNS, tuple(rows), REMARKS)
 
 
@@ -59,6 +65,16 @@ def _rate(scope: Scope, suite: Suite, asked: Population) -> Estimate:
         return nothing(reason)
     data = scope.data([suite], asked, "paper")
     return data.estimate(data.rate(data.counted))
+
+
+def _seconds(scope: Scope) -> Iterator[tuple[Value, ...]]:
+    """As `cost` has them by arm: here over the answers of all deterministic ones."""
+    for suite in scope.suites:
+        rows = timed(rows_of(scope, suite))
+        rows = rows[rows["seed"].isna() & (rows["arm"] != FULL)]
+        if len(rows):
+            seconds = median(rows["step_seconds"].to_numpy(np.float64), lacks_rows(scope, rows))
+            yield "seconds a token, deterministic arms", suite.name, "", seconds
 
 
 def _readings(scope: Scope) -> Iterator[tuple[Value, ...]]:

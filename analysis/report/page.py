@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from analysis.attention import Attention
+from analysis.blind_marks import marked_table
 from analysis.parts import Part
 from analysis.report import claims, evidence, head, numbers
 from analysis.report.browser import Beside
 from analysis.report.figures import Figure, of_attention, of_pictures
 from analysis.report.grid import Grid, of_table
 from analysis.report.templating import render
-from analysis.tables import ablations, tables_of
+from analysis.tables import Table, ablations, tables_of
 from analysis.verdict.report import Report
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def page(report: Report, found: "Description", files: Mapping[str, str | None], 
         answers: whether they can be browsed.
     """
     planned = [part for part in found.parts if not part.is_posthoc]
-    sections = [*map(_part, planned), *_numbers(found), *_attention(found.attention)]
+    sections = [*map(_part, planned), *_numbers(found), *_attention(found.attention, found.is_blind)]
     figures = [figure for one in found.attention for figure in of_attention(one, files)]
     figures += [figure for part in planned for figure in of_pictures(part.pictures)]
     return render(
@@ -79,11 +80,17 @@ def _numbers(found: "Description") -> Iterator[Section]:
             yield Section(f"numbers-{content.id}", title, words, (), tables)
 
 
-def _attention(suites: Sequence[Attention]) -> Iterator[Section]:
+def _attention(suites: Sequence[Attention], is_blind: bool) -> Iterator[Section]:
+    shown = marked_table if is_blind else _as_it_is
     for one in suites:
         words = one.undefined and f"No numbers: {one.undefined}."
         title = f"Attention suite {one.name}"
-        tables = () if one.undefined else tuple(of_table(table) for table in tables_of(one))
+        tables = () if one.undefined else tuple(of_table(shown(table)) for table in tables_of(one))
         yield Section(f"attention-{one.name}", title, words, (), tables)
     if len(suites) > 1:
-        yield Section("ablations", "Attention suites side by side", "", (), (of_table(ablations(suites)),))
+        beside = of_table(shown(ablations(suites)))
+        yield Section("ablations", "Attention suites side by side", "", (), (beside,))
+
+
+def _as_it_is(table: Table) -> Table:
+    return table

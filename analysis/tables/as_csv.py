@@ -1,4 +1,7 @@
-"""CSV: numbers with 6 significant digits, an empty field where there is none, and the reason beside it."""
+"""CSV: numbers with 6 significant digits, an empty field where there is none, and the reason beside it.
+
+Text that a spreadsheet would take for a formula has an apostrophe before it.
+"""
 
 import csv
 import io
@@ -8,12 +11,14 @@ from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 from kvexp.terminal import printable
 
+FORMULA = ("=", "+", "-", "@")
+
 
 def to_csv(table: Table) -> str:
     """The whole file. An estimate `x` takes the columns x, x_lo, x_hi and x_undefined."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([name for column in table.columns for name in _heads(column)])
+    writer.writerow([_defused(name) for column in table.columns for name in _heads(column)])
     for row in table.rows:
         cells = zip(row, table.columns, strict=True)
         writer.writerow([text for value, column in cells for text in _texts(value, column)])
@@ -30,7 +35,7 @@ def _texts(value: Value, column: Column) -> list[str]:
         return [_text(value)]
     if not isinstance(value, Estimate):
         raise TypeError(f"column {column.key} holds estimates")
-    return [*map(_text, (value.value, value.lo, value.hi)), printable(value.undefined)]
+    return [*map(_text, (value.value, value.lo, value.hi)), _defused(value.undefined)]
 
 
 def _text(value: Value) -> str:
@@ -40,4 +45,10 @@ def _text(value: Value) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value + 0.0:.6g}"  # no minus zero
-    return printable(str(value))
+    return _defused(value) if isinstance(value, str) else str(value)
+
+
+def _defused(text: str) -> str:
+    """Printable text that starts no formula, also behind spaces."""
+    shown = printable(text)
+    return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown

@@ -1,11 +1,16 @@
 """Markdown: the table as people see it, what its columns mean, and what is undefined."""
 
+import re
 from collections.abc import Iterator
 
 from analysis.tables.base import Table
 from kvexp.terminal import printable
 
-ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\|`*_"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\|`*_~$"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+LINK = re.compile(r"\](?=\s*[(\[:])")  # the end of a link's words or of a name that a link can have
+# What is made a link without any brackets: schemes, www. and mail addresses. A comment ends the word.
+BARE = re.compile(r"(?<=[A-Za-z]):(?=[^\s])|(?<=www)\.|(?<=[\w.+-])@(?=\w)", re.IGNORECASE)
+CUT = "<!-- -->"
 
 
 def to_markdown(table: Table) -> str:
@@ -33,5 +38,9 @@ def _line(cells: list[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that ends no cell, opens no tag and marks nothing up. Brackets stay: intervals have them."""
-    return printable(text).translate(ESCAPES)
+    """Text that ends no cell, opens no tag, marks nothing up and is no link, named or bare.
+
+    Brackets stay, intervals have them, where no link can end.
+    """
+    marked = printable(text).translate(ESCAPES)
+    return BARE.sub(lambda sign: CUT + sign[0], LINK.sub(r"\\]", marked))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from analysis.details import PanelRow, Rate
 from analysis.load.grid import FULL
-from analysis.scope import NO_ROWS
+from analysis.scope import NO_FULL, NO_ROWS, SOME_FULL
+from analysis.statistics import Estimate
 from analysis.verdict.words import RULE, point
 
 if TYPE_CHECKING:
@@ -26,14 +27,21 @@ def panel_tables(section: "Section", is_full: bool) -> Iterator[str]:
     for suite, tasks, arm in dict.fromkeys((row.suite, row.tasks, row.arm) for row in rows):
         here = [row for row in rows if (row.suite, row.tasks, row.arm) == (suite, tasks, arm)]
         title = f"AUC on {suite}, {tasks} tasks, arm {arm}"
-        if all(row.pooled.undefined == NO_ROWS for row in here):
-            yield from (f"{title}: {NO_ROWS}", "")
+        if reason := _lacking([row.pooled for row in here]):
+            yield from (f"{title}: {reason}", "")
             continue
         yield title
         yield (f"{'label':17}{'signal':16}{'positive/rows':>15}  {'pooled':22}{'stratified':22}cell")
         yield RULE
         yield from map(_panel_line, here)
         yield ""
+
+
+def _lacking(numbers: Sequence[Estimate]) -> str:
+    """What the grid or the logs lack for every number of a table; empty if there is one, or none is asked."""
+    reasons = list(dict.fromkeys(one.undefined for one in numbers))
+    lacks_all = bool(reasons) and set(reasons) <= {NO_ROWS, NO_FULL, SOME_FULL}
+    return "; ".join(reasons) if lacks_all else ""
 
 
 def _panel_line(row: PanelRow) -> str:
@@ -49,8 +57,8 @@ def is_only_full(suite: str, accuracy: Sequence[Rate]) -> bool:
 def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
     """Lines of one table: arms, conditions and budgets by task."""
     here = [rate for rate in rates if rate.suite == suite]
-    if all(rate.estimate.undefined == NO_ROWS for rate in here):
-        yield from (f"{title}, {suite}: {NO_ROWS}", "")
+    if reason := _lacking([rate.estimate for rate in here]):
+        yield from (f"{title}, {suite}: {reason}", "")
         return
     tasks = list(dict.fromkeys(rate.task for rate in here if rate.task is not None))
     cells = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in here}

@@ -115,7 +115,8 @@ def test_a_difference_is_ours_minus_the_papers(cells):
 
 
 def test_the_words_say_whose_model_it_is(cells, quick_embedded):
-    assert cells[1].words.startswith("The same grid on the same models")
+    assert cells[1].words.startswith("The paper's models on another grid: 6k 0 of 34,000")
+    assert "attention 216 of 36,288" in cells[1].words
     assert quick_embedded.words.startswith(
         "Another model stands beside the paper's: smollm2-135m, not Qwen2.5"
     )

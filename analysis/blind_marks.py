@@ -1,0 +1,53 @@
+"""What a blind run says on everything that it writes: no table or figure of it can pass for a result."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analysis.attention import Attention
+from analysis.parts import Part, Picture
+from analysis.tables.base import Table
+
+MARK = "BLIND"
+CAUTION = f"{MARK}: outcomes are permuted, so nothing here is a result."
+ENDING = ".blind"  # of the names of files, before .csv, .md and .svg
+_BOX = re.compile(r'viewBox="0 0 ([\d.]+) [\d.]+"')
+
+
+def marked_parts(parts: Sequence[Part]) -> list[Part]:
+    """Parts whose tables, pictures and files say that they are blind."""
+    return [
+        replace(
+            part,
+            tables=tuple(map(marked_table, part.tables)),
+            pictures=tuple(map(_picture, part.pictures)),
+        )
+        for part in parts
+    ]
+
+
+def marked_suites(suites: Sequence[Attention]) -> list[Attention]:
+    """Attention suites by names that say so: tables, figures and titles take theirs from them."""
+    return [replace(one, name=one.name + ENDING) for one in suites]
+
+
+def marked_table(table: Table) -> Table:
+    """A table with its mark in the file's name, before the title and before the caution."""
+    name = table.name if ENDING in table.name else table.name + ENDING  # of a suite that has it already
+    title = table.title if MARK in table.title else f"{MARK}: {table.title}"
+    return replace(table, name=name, title=title, caution=f"{CAUTION} {table.caution}")
+
+
+def _picture(one: Picture) -> Picture:
+    sentence = one.sentence and f"{CAUTION} {one.sentence}"
+    svg = None if one.svg is None else marked_svg(one.svg)
+    return replace(one, name=one.name + ENDING, title=f"{MARK}: {one.title}", sentence=sentence, svg=svg)
+
+
+def marked_svg(svg: str) -> str:
+    """A drawing with the mark in its upper right corner, where no figure of ours has words."""
+    box = _BOX.search(svg)
+    place = f'x="{float(box[1]) - 4:g}" text-anchor="end"' if box else 'x="4"'
+    words = f'<text {place} y="9" style="font: bold 9px sans-serif; fill: #d55e00">{MARK}</text>'
+    before, end, after = svg.rpartition("</svg>")
+    return f"{before} {words}\n{end}{after}" if end else svg
