@@ -506,7 +506,7 @@ def test_nothing_breaks_out_of_a_table():
     assert len(rows) == 4
     assert rows[2] == "| a\\|b\\\\n&lt;script&gt;\\`\\*\\_\\\\ \\\\x1b[31m | 1.5 |"
     parsed = list(csv.reader(io.StringIO(to_csv(table))))
-    assert parsed == [["x", "y"], ["a|b\\n<script>`*_\\ \\x1b[31m", "1.5"], ["-0", "0"]]
+    assert parsed == [["x", "y"], ["a|b\\n<script>`*_\\ \\x1b[31m", "1.5"], ["'-0", "0"]]
 
 
 def test_text_fits_a_terminal(told):
