@@ -6,7 +6,7 @@ condition x budget label.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from analysis.data import Data, Parameters
 from analysis.decide import problems_touching
 from analysis.load import Study
 from analysis.logged import has_signal
-from analysis.scope import NO_ROWS, Scope, Suite, lacks, lacks_full
+from analysis.scope import NO_ROWS, Scope, Suite, lacks, lacks_full, narrow
 from analysis.statistics import Estimate
 from kvexp.prereg.registration import Details as Wanted
 from kvexp.prereg.registration import Label, Population, Registered, seed
@@ -83,6 +83,7 @@ def describe(study: Study, registered: Registered) -> Details:
     accuracy: list[Rate] = []
     induced: list[Rate] = []
     rescued: list[Rate] = []
+    study = replace(study, table=narrow(study.table).drop(columns="text"))
     for suite in registered.content.suites:
         here = study.table[study.table["suite"] == suite]
         for words, tasks in _task_sets(here, wanted):

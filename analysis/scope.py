@@ -19,6 +19,12 @@ from kvexp.records import Condition
 NO_ROWS = "rows are missing or invalid"
 NO_FULL = "the suite does not run the full cache"
 SOME_FULL = "the suite does not run the full cache on every example"
+# What sizes and timings are read from alone; an estimate takes rows many times, and they would come along.
+UNREAD = (
+    *("expected_kept", "realised_kept", "tail_kept", "n_context", "n_prompt", "n_evictable", "n_generated"),
+    *("prefill_seconds", "plan_seconds", "decode_seconds", "decode_arms"),
+    *("n_context_full", "truncated", "answer_survives"),
+)
 T = TypeVar("T")
 
 
@@ -91,13 +97,18 @@ class Scope:
         """
         content = suites[0].registered.content
         return Data(
-            self.report.study.table,
+            self.once("narrow table", lambda: narrow(self.report.study.table)),
             population,
             content.success,
             content.statistics,
             seed(suites[0].registered.digest, name),
             Parameters(name, {}),
         )
+
+
+def narrow(table: pd.DataFrame) -> pd.DataFrame:
+    """The table of a study without sizes and timings, which no statistic of `Data` reads; the same rows."""
+    return table.drop(columns=[name for name in UNREAD if name in table])
 
 
 def lacks(study: Study, population: Population) -> str:

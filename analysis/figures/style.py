@@ -1,6 +1,7 @@
 """What all figures share: size, type, colours, axes in words, and bytes that do not change."""
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -58,7 +59,15 @@ def to_svg(figure: Figure) -> str:
     file = io.StringIO()
     with styled():
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in _numbered(file.getvalue()).splitlines()) + "\n"
+
+
+def _numbered(svg: str) -> str:
+    """The drawing with its clip paths numbered: matplotlib names them by floats whose last bit may differ."""
+    names = re.findall(r'<clipPath id="(p[0-9a-f]{10})">', svg)
+    for at, name in enumerate(names):
+        svg = svg.replace(f'"{name}"', f'"clip{at}"').replace(f"#{name})", f"#clip{at})")
+    return svg
 
 
 def figure(height: float) -> Figure:

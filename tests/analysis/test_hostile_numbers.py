@@ -18,7 +18,7 @@ from analysis.descriptive.coverage import coverage
 from analysis.descriptive.induced import Bar, _sentence
 from analysis.descriptive.per_model import per_model
 from analysis.descriptive.signal_panel import signal_panel
-from analysis.figures.style import shortened
+from analysis.figures.style import _numbered, shortened
 from analysis.paper.beside import _words
 from analysis.paper.lookup import _picked
 from analysis.paper.numbers import read
@@ -243,3 +243,11 @@ def test_equal_errors_differ_by_nothing(varied_study):
     for line in lines(coverage(scope), "coverage"):
         if line["signal"] == "certificate":
             assert line["gain_30"].value == 0.0
+
+
+def test_clip_paths_have_no_names_made_of_floats():
+    one, other = (
+        _numbered(f'<clipPath id="{name}"><rect/></clipPath><g clip-path="url(#{name})"/>')
+        for name in ("pddc1d71a5c", "p9bef9b178c")
+    )
+    assert one == other == '<clipPath id="clip0"><rect/></clipPath><g clip-path="url(#clip0)"/>'
