@@ -82,7 +82,10 @@ def _files(folder: Path, report: Report, found: Description) -> dict[str, str | 
     """Tables, figures and the page by path; None: the file must not be there."""
     shown = replace(found, attention=marked_suites(found.attention)) if found.is_blind else found
     files = dict(outputs(shown.attention, shown.parts, is_blind=found.is_blind))
-    return {**files, "report.html": page(report, shown, files, browser.beside(folder, report.study))}
+    return {
+        **files,
+        "report.html": page(report, shown, files, is_stale=browser.is_stale(folder, report.study)),
+    }
 
 
 def _write(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:

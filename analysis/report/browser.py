@@ -1,7 +1,6 @@
 """generations.html beside a report, and whether it is about the same logs."""
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,22 +15,13 @@ HEAD = 4096  # bytes of the page in which it says what it is about
 _SAID = ("present", "score_value", "output_logprob", "n_generated")
 
 
-@dataclass(frozen=True)
-class Beside:
-    """generations.html beside a report: it is there and about these logs, or about others, or not there."""
-
-    is_there: bool
-    is_stale: bool = False
-
-
-def beside(folder: Path, study: Study) -> Beside:
-    """Look at the first bytes of the page in a folder."""
+def is_stale(folder: Path, study: Study) -> bool:
+    """Whether a folder holds the page of other logs, by the first bytes of the page; not if it holds none."""
     path = folder / FILE
     if path.is_symlink() or not path.is_file():
-        return Beside(False)
+        return False
     with path.open("rb") as file:
-        is_same = digest(study.table).encode() in file.read(HEAD)
-    return Beside(is_same, is_stale=not is_same)
+        return digest(study.table).encode() not in file.read(HEAD)
 
 
 def digest(table: pd.DataFrame) -> str:

@@ -8,7 +8,6 @@ from analysis.attention import Attention
 from analysis.blind_marks import marked_table
 from analysis.parts import Part
 from analysis.report import claims, evidence, head, numbers
-from analysis.report.browser import Beside
 from analysis.report.figures import Figure, of_attention, of_pictures
 from analysis.report.grid import Grid, of_table
 from analysis.report.templating import render
@@ -32,14 +31,14 @@ class Section:
     tables: tuple[Grid, ...]
 
 
-def page(report: Report, found: "Description", files: Mapping[str, str | None], answers: Beside) -> str:
+def page(report: Report, found: "Description", files: Mapping[str, str | None], *, is_stale: bool) -> str:
     """The whole file. The same report and description give the same bytes.
 
     Args:
         report: the verdicts.
         found: what describes them.
         files: the tables and figures beside the page, by path.
-        answers: whether they can be browsed.
+        is_stale: whether a generations.html of other logs lies beside the page.
     """
     planned = [part for part in found.parts if not part.is_posthoc]
     sections = [*map(_part, planned), *_numbers(found), *_attention(found.attention, found.is_blind)]
@@ -61,7 +60,7 @@ def page(report: Report, found: "Description", files: Mapping[str, str | None], 
         posthoc=[_part(part, with_figures=True) for part in found.parts if part.is_posthoc],
         posthoc_title=POSTHOC,
         has_generations=bool(len(report.study.table)),
-        answers=answers,
+        is_stale=is_stale,
     )
 
 

@@ -116,8 +116,8 @@ def _replayed(replay: Replayed) -> Check:
     words = (
         f"{replay.digests_equal} of {replay.rows} keep sets recomputed from the anchor on {stack} are the "
         f"logged ones, {replay.agreement:.5f} of {replay.probed:,} probed places agree, "
-        f"{replay.scores_equal} scores are those of the logged text (rows chosen by --seed {replay.seed}; "
-        "every row of every arm was scored again)"
+        f"{replay.scores_equal} of their scores are those of the logged text (rows chosen by --seed "
+        f"{replay.seed}); every logged text of every arm was scored again"
     )
     if replay.disagreements:
         words = f"{words}; {len(replay.disagreements)} disagreements, first: {replay.disagreements[0]}"

@@ -6,13 +6,16 @@ from kvexp.prereg.chain import UNANCHORED, moved_on
 from kvexp.prereg.evidence import Found
 from kvexp.prereg.existing import contradictions
 from kvexp.prereg.forms import LOCKED, SHOWN, AttemptEvidence, Check, SealEvidence, all_hold
+from kvexp.prereg.home import KINDS
 from kvexp.prereg.registration import Registered
+from kvexp.prereg.seal import differences, read_manifest
 
 
 def of_papers(found: Found, attempts: list[AttemptEvidence]) -> Iterator[Check]:
     """Every check of what was registered, in the order of the story."""
     for seal in found.seals.values():
         yield _sealed(seal)
+        yield from _code(found, seal)
     yield all_hold("stamps", found.problems, "every time stamp and paper can be read and verified")
     for one in found.registered:
         name = one.content.id
@@ -32,6 +35,22 @@ def _sealed(seal: SealEvidence) -> Check:
     if seal.differences:
         return all_hold(name, [f"{line} since the seal" for line in seal.differences], "")
     return Check(name=name, holds=True, words="every sealed file is what it was when it was sealed")
+
+
+def _code(found: Found, seal: SealEvidence) -> Iterator[Check]:
+    """Whether this tree could make the data again: their attempts name the code that did, this one or not."""
+    seals = found.home.seals(seal.id)
+    paths = [path for kind in KINDS if (path := seals.protocol(kind)).exists()]
+    if seal.seal is None or not paths:
+        return
+    lines = sorted({line for path in paths for line in differences(found.home.root, read_manifest(path))})
+    name = f"code of {seal.id}"
+    if not lines:
+        yield Check(name=name, holds=True, words="the files that make data are those that were sealed")
+        return
+    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    words = "the files that make data are others now, so that nothing can be run again here"
+    yield Check(name=name, holds=None, words=f"{words}: {'; '.join(lines[:SHOWN])}{more}")
 
 
 def _order(found: Found, registration_id: str, attempts: list[AttemptEvidence]) -> Iterator[Check]:

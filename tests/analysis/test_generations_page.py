@@ -10,7 +10,7 @@ import pytest
 
 from analysis import cli
 from analysis.report import __main__ as pages
-from analysis.report.browser import beside
+from analysis.report.browser import is_stale
 from kvexp import records
 from tests import hostile, planted
 from tests.analysis import sealing
@@ -228,6 +228,6 @@ def test_a_link_in_place_of_the_page_is_not_followed(tmp_path, whole, quick):
     from analysis.load import load
 
     (whole / "generations.html").symlink_to("/etc/hostname")
-    assert beside(whole, load(whole, {})) == beside(tmp_path, load(whole, {}))
+    assert not is_stale(whole, load(whole, {}))
     assert pages.main([str(whole), "--registration", str(quick)]) == 0
     assert not (whole / "generations.html").is_symlink()

@@ -47,6 +47,16 @@ def test_what_is_honest_holds(locked):
     assert "PREVIEW" not in analysis(locked, code=0)
 
 
+def test_code_that_makes_data_and_is_another_now_is_told(locked):
+    _, holds = verified(locked)
+    assert holds["code of R"] is True
+    with (locked / "kvexp" / "estimate.py").open("a") as file:
+        file.write("# another\n")
+    said, holds = verified(locked)
+    assert holds["code of R"] is None
+    assert "changed kvexp/estimate.py" in flat(said)
+
+
 def test_1_clock_set_back(locked):
     """Clocks are shown and never decide: order is that of the anchors."""
     verified(locked)

@@ -162,6 +162,10 @@
     fact(facts, "question", asked.question[question] === null ? "not among the examples" : plain(data.texts[asked.question[question]], true));
     fact(facts, "references", asked.references[question].map((n) => plain(data.texts[n], true)).join("\n") || "none known");
     fact(facts, "context", asked.context[question].toLocaleString("en") + " tokens");
+    fact(facts, "chosen", data.places[data.rows.place[row]].filter((part) => part !== null).map((part) => plain(String(part))).join(" \u00b7 "));
+    fact(facts, "answer", SIGNS[outcome(row)] + " " + outcome(row) + ": " + plain(data.texts[data.rows.text[row]], true));
+    const signals = ["score", ...data.signals].map((name) => name.replace("_", " ") + " " + told(data.rows[name][row]));
+    fact(facts, "signals", signals.join(", "));
     const box = make("div", undefined, "scroll");
     box.tabIndex = 0;
     box.setAttribute("role", "region");
@@ -169,6 +173,8 @@
     box.append(answers(question, row));
     detail.replaceChildren(make("h2", head.join(" \u00b7 ")), facts, box);
     detail.scrollTop = 0;
+    // Below the list on a narrow page, where nothing else would show that a row was chosen.
+    if (matchMedia("(max-width: 62rem)").matches) detail.scrollIntoView();
   }
 
   function answers(question, row) {
