@@ -362,6 +362,7 @@ def test_a_new_claim_is_one_new_file_and_its_table(tmp_path, whole):
         shutil.copytree(ROOT / name, tmp_path / "tree" / name, ignore=ignore)
     registration = tmp_path / "tree" / "preregistration" / "embedded" / "R.toml"
     registration.with_name("A.toml").unlink()  # the planted study has no attention suite
+    shutil.rmtree(registration.with_name("seals"))  # and was not run under the reference run's seals
     registration.write_text(registration.read_text().replace(*DRAWS) + NEW_TABLE)
     command = [sys.executable, "-m", "analysis", str(whole)]
     refused = subprocess.run(command, cwd=tmp_path / "tree", capture_output=True, check=False)

@@ -169,8 +169,11 @@ def test_a_registration_without_claims_waits_for_its_suites_too(run, whole, tmp_
 @pytest.mark.slow
 def test_a_study_with_all_its_suites_has_no_word_of_it(run, tmp_path):
     grid = [*planted.plan(examples=2), *planted.prompts()]
-    folder = planted.write(tmp_path / "embedded", grid, World())
-    code, out, _ = run(folder)
+    folder, unsealed = planted.write(tmp_path / "embedded", grid, World()), tmp_path / "unsealed"
+    unsealed.mkdir()
+    for path in (cli.REPOSITORY / "preregistration" / "embedded").glob("*.toml"):
+        shutil.copy(path, unsealed)
+    code, out, _ = run(folder, unsealed)
     assert code in (0, 3)  # few examples leave conditions unknown
     assert {SHORT, LONG, ATTENTION} == {json.loads(line)["suite"] for line in (folder / "grid.jsonl").open()}
     assert "not in the grid yet" not in out + (folder / "verdicts.md").read_text()

@@ -104,7 +104,7 @@ def test_the_whole_list_can_be_reached(show, many):
 def test_every_filter_leaves_what_it_says(browse):
     page = browse()
     every = count(page)
-    assert every == 5_760
+    assert every == 8_640
     for name, value in (
         *(("suite", "embedded-2k"), ("task", "facts"), ("arm", "poisson"), ("condition", "aware")),
         *(("budget", "0.25"), ("outcome", "induced failure")),
@@ -117,7 +117,7 @@ def test_every_filter_leaves_what_it_says(browse):
         assert cells[0] == "\u2717 induced"
         assert {"poisson", "aware", "0.25", "facts", "embedded-2k"} <= set(cells)
     page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("document.getElementById('count').textContent.startsWith('5,760')")
+    page.wait_for_function("document.getElementById('count').textContent.startsWith('8,640')")
 
 
 def test_induced_and_rescued_are_counted_as_the_analysis_counts_them(browse):
@@ -128,17 +128,17 @@ def test_induced_and_rescued_are_counted_as_the_analysis_counts_them(browse):
         counts[value] = count(page)
     failures = counts["induced failure"] + counts["inherent failure"] + counts["failure"]
     assert counts["any failure"] == failures
-    assert failures + counts["correct"] + counts["rescued"] == 5_760
+    assert failures + counts["correct"] + counts["rescued"] == 8_640
 
 
 def test_text_is_found_in_answers_questions_and_references(browse):
     page = browse()
     before = page.locator("#count").inner_text()
-    page.fill("#text", "jacob PATTERSON")  # a name in one question
+    page.fill("#text", "rosa WAGNER")  # a name in one question
     settle(page, before)
     assert 0 < count(page) < 100
     page.locator(ROW).first.click()
-    assert "Jacob Patterson" in page.locator("#detail dd").first.inner_text()
+    assert "Rosa Wagner" in page.locator("#detail dd").first.inner_text()
 
 
 def test_a_question_shows_the_answers_of_all_arms_side_by_side(browse):
@@ -156,7 +156,9 @@ def test_a_question_shows_the_answers_of_all_arms_side_by_side(browse):
         heads
     )
     assert table.locator("tr.chosen").count() == 1
-    assert page.locator("#detail dt").all_inner_texts() == ["question", "references", "context"]
+    facts = ["question", "references", "context", "chosen", "answer", "signals"]
+    assert page.locator("#detail dt").all_inner_texts() == facts
+    assert "entropy 0." in page.locator("#detail dd").last.inner_text()
     assert table.locator("td[title^='undefined: ']").count() > 0
     # A link to it shows the same.
     again = browse(page.url[page.url.index("#") :])

@@ -121,7 +121,7 @@ def test_a_filter_leaves_rows_with_all_its_words(show, report):
     page = show(report)
     field = page.locator("#verdicts").get_by_role("searchbox")
     field.focus()
-    page.keyboard.type("killed preview")
+    page.keyboard.type("killed certificate")
     left = claims(page)
     assert 0 < len(left) < 10
     assert page.locator("#verdicts output").inner_text() == f"{len(left)} of 10 rows"
@@ -171,7 +171,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_captions(show, report):
     assert all(after <= before + 1 for before, after in pairwise(levels))
     tables = page.locator("table").count()
     assert tables == page.locator("table > caption").count() > 20
-    assert page.get_by_role("img").count() == page.locator("svg.figure > title").count() == 6
+    assert page.get_by_role("img").count() == page.locator("svg.figure > title").count() > 6
     assert page.get_by_role("table", name="Verdict of each claim").count() == 1
 
 
