@@ -84,12 +84,13 @@ test-extra: install browser
 	@code=0; OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal -m '(slow or browser) and not slurm' || code=$$?; \
 	if [ $$code = 5 ]; then echo 'test-extra: no slow or browser tests yet'; code=0; fi; exit $$code
 
+SLURM_TESTS := tests/slurm
 # SLURM_UP=--install lets root install what is missing (Debian, 12 MB). Without Slurm the tests skip, and say so.
 test-slurm: install
 	@code=0; conf=$$(slurm/dev-cluster/up.sh $(SLURM_UP)) || code=$$?; \
 	if [ $$code != 0 ] && [ $$code != 3 ]; then slurm/dev-cluster/down.sh; exit $$code; fi; \
 	eval "$$conf"; trap 'slurm/dev-cluster/down.sh' EXIT; \
-	$(PY) -m pytest -m slurm -rs -p no:randomly tests/slurm
+	$(PY) -m pytest -m slurm -rs -p no:randomly $(SLURM_TESTS)
 
 lint: install
 	@$(PY) -m ruff check .
