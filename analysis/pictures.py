@@ -1,7 +1,7 @@
 """From numbers to a picture: matplotlib is imported here, when something is drawn, and not before."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from analysis.parts import Picture
@@ -19,6 +19,22 @@ def picture(name: str, title: str, sentence: str, draw: Callable[[], "Figure"]) 
     with style.styled():
         figure = draw()
     return Picture(name, title, sentence, style.to_svg(figure))
+
+
+def picture_of(
+    name: str,
+    title: str,
+    numbers: Sequence[tuple[str, Estimate]],
+    sentence: Callable[[], str],
+    draw: Callable[[], "Figure"],
+) -> Picture:
+    """A picture of named numbers, and which of them it lacks; none, and why, where all are undefined.
+
+    `sentence` and `draw` are called only if some number is there.
+    """
+    if all(found.value is None for _, found in numbers):
+        return no_picture(name, title, numbers[0][1].undefined)
+    return picture(name, title, sentence() + what_lacks(numbers), draw)
 
 
 def no_picture(name: str, title: str, reason: str) -> Picture:

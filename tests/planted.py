@@ -79,21 +79,7 @@ def paper(
 
 def rows(suite: str, model: str, task: str, examples: int, budgets: Iterable[float]) -> list[Expected]:
     """One shard: the full cache, and every other arm at these budgets."""
-    return [
-        Expected(
-            suite=suite,
-            shard_id=f"{suite}.{model}.{task}.000",
-            model=model,
-            task=task,
-            example_id=f"{task}-{number:04d}",
-            arm=arm,
-            condition=condition,
-            budget=budget,
-            seed=seed,
-        )
-        for number in range(examples)
-        for arm, condition, budget, seed in _arms(budgets)
-    ]
+    return planting.expected(suite, model, task, examples, list(_arms(budgets)))
 
 
 def _arms(budgets: Iterable[float]) -> Iterable[tuple[str, Any, float | None, int | None]]:

@@ -11,7 +11,7 @@ from analysis.data import Data, clusters_of, ids_of
 from analysis.details import Rate, details_of, lacks_labelled
 from analysis.load.grid import FULL
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture, what_lacks
+from analysis.pictures import picture_of
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
@@ -108,17 +108,14 @@ def _three(scope: Scope, data: Data, rows: pd.DataFrame) -> tuple[Estimate, Esti
 def figure1(bars: Sequence[Bar]) -> Picture:
     """Figure 1, or why there is none."""
     known = [bar for bar in bars if bar.rate.value is not None]
-    if not known:
-        return no_picture("figure1", TITLE, bars[0].rate.undefined)
-
-    lacking = what_lacks((f"{bar.suite} {bar.condition} {bar.arm}", bar.rate) for bar in bars)
+    numbers = [(f"{bar.suite} {bar.condition} {bar.arm}", bar.rate) for bar in bars]
 
     def draw() -> "Figure":
         from analysis.figures.induced_rates import induced_rates
 
         return induced_rates(bars)
 
-    return picture("figure1", TITLE, _sentence(known) + lacking, draw)
+    return picture_of("figure1", TITLE, numbers, lambda: _sentence(known), draw)
 
 
 def _sentence(bars: Sequence[Bar]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.details import details_of
 from analysis.logged import has_signal
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture, what_lacks
+from analysis.pictures import picture_of
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
@@ -194,18 +194,15 @@ def _table2(seen: Sequence[Seen]) -> Table:
 
 def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
     """Figure 2, or why there is none; `carriers` are the arms whose certificate the study is about."""
-    drawable = [row for row in seen if row.pooled.value is not None]
-    if not drawable:
-        return no_picture("figure2", FIGURE2, seen[0].pooled.undefined)
-
-    lacking = what_lacks((row.arm, row.pooled) for row in seen)
+    known = [row for row in seen if row.pooled.value is not None]
+    numbers = [(row.arm, row.pooled) for row in seen]
 
     def draw() -> "Figure":
         from analysis.figures.signal_panel import signal_panel
 
-        return signal_panel(drawable)
+        return signal_panel(known)
 
-    return picture("figure2", FIGURE2, _sentence(drawable, carriers) + lacking, draw)
+    return picture_of("figure2", FIGURE2, numbers, lambda: _sentence(known, carriers), draw)
 
 
 def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:

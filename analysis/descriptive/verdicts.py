@@ -36,7 +36,7 @@ def verdicts(scope: Scope) -> Part | None:
     report = scope.report
     if not report.verdicts:
         return None
-    title = ", ".join([f"The registered claims of study {report.study.name}", *marks(report)])
+    title = ", ".join([f"The registered claims of study {report.study.name}", *report.marks])
     rows = tuple(tuple(_claim(report, verdict)) for verdict in report.verdicts)
     made = Table("table1", title, CLAIMS, rows, tuple(_previews(report)), caution=CAUTION)
     numbers = Table(
@@ -47,16 +47,6 @@ def verdicts(scope: Scope) -> Part | None:
         caution=CAUTION,
     )
     return Part("verdicts", "The claims and what became of them", tables=(made, numbers))
-
-
-def marks(report: Report) -> Iterator[str]:
-    """What a title must say of all verdicts."""
-    if report.is_blind:
-        yield "BLIND"
-    if not report.bound.shown.is_witnessed:
-        yield "UNWITNESSED"
-    if report.bound.shown.failed:
-        yield "EVIDENCE FAILS"
 
 
 def _claim(report: Report, verdict: Verdict) -> Iterator[Value]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from analysis.details import details_of
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture, what_lacks
+from analysis.pictures import picture_of
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table
@@ -101,17 +101,14 @@ def _suite(scope: Scope, suite: Suite) -> Iterator[Answered]:
 def figure3(rows: Sequence[Answered]) -> Picture:
     """Figure 3, or why there is none."""
     known = [row for row in rows if row.pooled.value is not None]
-    if not known:
-        return no_picture("figure3", TITLE, rows[0].pooled.undefined)
-
-    lacking = what_lacks((f"{row.suite} {row.label} {row.signal}", row.pooled) for row in rows)
+    numbers = [(f"{row.suite} {row.label} {row.signal}", row.pooled) for row in rows]
 
     def draw() -> "Figure":
         from analysis.figures.questions import questions
 
         return questions(rows)
 
-    return picture("figure3", TITLE, _sentence(known) + lacking, draw)
+    return picture_of("figure3", TITLE, numbers, lambda: _sentence(known), draw)
 
 
 def _sentence(rows: Sequence[Answered]) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture, what_lacks
+from analysis.pictures import picture_of
 from analysis.remembered import remembered
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.signals import risk
@@ -199,19 +199,14 @@ def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Tab
 def figure4(rows: Sequence[Recomputed]) -> Picture:
     """Figure 4, of means over seeds, or why there is none."""
     known = [row for row in rows if row.numbers["certificate"].value is not None]
-    if not known:
-        return no_picture("figure4", TITLE, rows[0].numbers["certificate"].undefined)
-
-    lacking = what_lacks(
-        (f"{row.suite} at {100 * row.budget:g} %", row.numbers["certificate"]) for row in rows
-    )
+    numbers = [(f"{row.suite} at {100 * row.budget:g} %", row.numbers["certificate"]) for row in rows]
 
     def draw() -> "Figure":
         from analysis.figures.recomputation import recomputation
 
         return recomputation(known)
 
-    return picture("figure4", TITLE, _sentence(known) + lacking, draw)
+    return picture_of("figure4", TITLE, numbers, lambda: _sentence(known), draw)
 
 
 def _sentence(rows: Sequence[Recomputed]) -> str:

@@ -17,6 +17,18 @@ from kvexp.shard_log import CELLS, FOOTER, GENERATIONS
 FOREIGN_ANCHOR = "its draws are not keyed by the anchor of the registration"
 
 
+def why_uncounted(attempt: Attempt, seals: dict[str, Lines], anchor: str) -> str:
+    """Why the rows of an attempt do not count under a registration; empty: they do.
+
+    Args:
+        attempt: of a suite of the registration.
+        seals: by seal id, the shards whose rows count.
+        anchor: of the registration.
+    """
+    reason = why_not(attempt, seals, anchor != UNANCHORED)
+    return reason or ("" if attempt.anchor == anchor else FOREIGN_ANCHOR)
+
+
 @dataclass(frozen=True)
 class Started:
     """One attempt, as its file and its shard's log have it."""
@@ -31,9 +43,7 @@ class Started:
     def evidence(self, seals: dict[str, Lines], anchor: str) -> AttemptEvidence:
         """What the report shows of it; `anchor`: of the registration."""
         one = self.attempt
-        reason = why_not(one, seals, anchor != UNANCHORED) if seals else "the suite is not sealed"
-        if not reason and one.anchor != anchor:
-            reason = FOREIGN_ANCHOR
+        reason = why_uncounted(one, seals, anchor) if seals else "the suite is not sealed"
         return AttemptEvidence(
             suite=self.suite,
             shard_id=one.shard_id,

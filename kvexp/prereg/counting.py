@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from kvexp.prereg.attempts import FOREIGN_ANCHOR
-from kvexp.prereg.chain import UNANCHORED, accepted, why_not
+from kvexp.prereg.attempts import why_uncounted
+from kvexp.prereg.chain import accepted
 from kvexp.prereg.home import Home
 from kvexp.prereg.intact import anchor_of
 from kvexp.shard_log import read_attempts
@@ -17,10 +17,7 @@ def uncounted(home: Home, registration_id: str, folders: Iterable[Path]) -> dict
     found = {}
     for folder in folders:
         for attempt in read_attempts(folder):
-            reason = why_not(attempt, seals, anchor != UNANCHORED)
-            if not reason and attempt.anchor != anchor:
-                reason = FOREIGN_ANCHOR
-            if reason:
+            if reason := why_uncounted(attempt, seals, anchor):
                 found[folder] = f"attempt {attempt.number} was {reason}" if _is_past(reason) else reason
     return found
 

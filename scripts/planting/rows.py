@@ -27,6 +27,27 @@ ENDED = "2026-11-01T00:00:00Z"
 LOGS = ("generations.jsonl", "cells.jsonl")
 
 
+def expected(
+    suite: str, model: str, task: str, examples: int, places: Sequence[tuple[Any, ...]]
+) -> list[Expected]:
+    """The grid of one shard; `places`: arm, condition, budget and seed of every answer to an example."""
+    return [
+        Expected(
+            suite=suite,
+            shard_id=f"{suite}.{model}.{task}.000",
+            model=model,
+            task=task,
+            example_id=f"{task}-{number:04d}",
+            arm=arm,
+            condition=condition,
+            budget=budget,
+            seed=seed,
+        )
+        for number in range(examples)
+        for arm, condition, budget, seed in places
+    ]
+
+
 def generation(
     row: Expected,
     score_name: str,

@@ -14,7 +14,7 @@ from scripts.planting.draws import normals
 from scripts.planting.means import Planted, solve
 from scripts.planting.outcomes import Outcomes, Questions
 from scripts.planting.rates import Place, Rates
-from scripts.planting.rows import ABSENT, generation, lines, write_shard
+from scripts.planting.rows import ABSENT, expected, generation, lines, write_shard
 from scripts.planting.targets import Suite, Targets, TargetsError
 from scripts.planting.wanted import Floats, below
 
@@ -50,7 +50,7 @@ class Study:
             for suite in self._targets.suite:
                 for model in suite.models:
                     for task in suite.tasks:
-                        rows = _rows(suite, model, task)
+                        rows = expected(suite.name, model, task, suite.examples, list(suite.places()))
                         grid.write(lines(rows))
                         write_shard(folder, rows, self._generations(suite, model, task, rows))
                         count += len(rows)
@@ -143,21 +143,3 @@ class Study:
     def _timings(self, arm: str) -> Timings:
         decode = self._targets.seconds.get(arm, 0.02) * TOKENS
         return Timings(prefill=1.0, plan=0.1, decode=decode, decode_arms=1)
-
-
-def _rows(suite: Suite, model: str, task: str) -> list[Expected]:
-    return [
-        Expected(
-            suite=suite.name,
-            shard_id=f"{suite.name}.{model}.{task}.000",
-            model=model,
-            task=task,
-            example_id=f"{task}-{number:04d}",
-            arm=arm,
-            condition=condition,
-            budget=budget,
-            seed=seed,
-        )
-        for number in range(suite.examples)
-        for arm, condition, budget, seed in suite.places()
-    ]

@@ -4,14 +4,13 @@ import csv
 import io
 import itertools
 import shutil
-import sys
 
 import msgspec
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis import claims
+from analysis import claims, pictures
 from analysis.decide import decide
 from analysis.descriptive import accuracy, induced, per_model, signal_panel, verdicts
 from analysis.details import details_of
@@ -33,7 +32,6 @@ MODELS = ("big", "small")
 MAIN = ("facts", "words")
 DRAWS = 20
 BUILDERS = (induced, accuracy, per_model, signal_panel, questions, recomputation)
-DRAWING = ("descriptive.induced", "descriptive.signal_panel", "posthoc.questions", "posthoc.recomputation")
 
 
 def unsteady(row):
@@ -59,8 +57,7 @@ def undrawn():
         return Picture(name, title, sentence, "<svg/>")
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in DRAWING:
-            patch.setattr(sys.modules[f"analysis.{module}"], "picture", blank)
+        patch.setattr(pictures, "picture", blank)
         yield
 
 
