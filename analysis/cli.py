@@ -2,8 +2,6 @@
 
 import argparse
 import hashlib
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from analysis.sealed.evidence import read_evidence
 from analysis.sealed.notes import notes
 from analysis.verdict import write
 from analysis.verdict.as_json import to_json
+from analysis.verdict.ending import ended, words_of
 from analysis.verdict.report import Bound, Report, analyse, suites_of
 from analysis.verdict.table import summary
 from analysis.verdict.text import joined, to_text
@@ -22,34 +21,12 @@ from kvexp.errors import KvexpError
 from kvexp.prereg.registration import Registered, RegistrationError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-TRACEBACK = "KVEXP_TRACEBACK"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the analysis; every mistake becomes one sentence and an exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except KvexpError as error:
-        complain(f"error: {error}")
-        for line in error.details:
-            complain(f"  {line}")
-        return error.exit_code
-    except BrokenPipeError:  # the reader, for instance `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except OSError as error:
-        complain(f"error: {error.filename or 'a file'}: {error.strerror}")
-        return 2
-    except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        hint = f"set {TRACEBACK}=1 to see where"
-        complain(f"internal error: {type(error).__name__}: {error} ({hint})")
-        return 1
+    return ended(lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -186,10 +163,7 @@ def _describe(report: Report, out: Path | None, *, is_printed: bool) -> bool:
 
         text = description.make(report, out)
     except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        hint = f"set {TRACEBACK}=1 to see where"
-        complain(f"the verdicts stand, their description failed: {type(error).__name__}: {error} ({hint})")
+        complain(f"the verdicts stand, their description failed: {words_of(error)}")
         return False
     if is_printed:
         print(f"\n{text}", end="", flush=True)

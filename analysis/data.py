@@ -156,6 +156,13 @@ class Data:
         """AUCs of several signals on the rows where all of them are defined."""
         return self._once(rows, ("auc", *signals), lambda: self._aucs(rows, signals, False))
 
+    def auc_beside(self, rows: pd.DataFrame, signal: str) -> str:
+        """What a pooled AUC may rest on, for its note: the stratified AUC and that of the bare label."""
+        if self._is_lazy:  # notes are not kept where resamples are drawn again
+            return ""
+        within, label = self.point(self.auc(rows, signal, within=True)), self.point(self.cell_auc(rows))
+        return f"stratified {within}, condition x budget alone {label}"
+
     def cell_auc(self, rows: pd.DataFrame) -> Statistic:
         """AUC of the bare condition x budget label."""
         return self._auc_of(rows, cell_risk(rows), "", False)

@@ -14,6 +14,8 @@ def quantities(data: Data) -> dict[str, Estimate]:
     }
     above = statistics.count(list(by_model.values()), lambda auc: (auc.lo or 0.0) > chance)
     return {
-        "auc_pooled": data.estimate(data.auc(data.counted, signal)),
+        "auc_pooled": data.estimate(data.auc(data.counted, signal)).noted(
+            data.auc_beside(data.counted, signal)
+        ),
         "models_above": above.noted(", ".join(f"{model} {auc}" for model, auc in by_model.items())),
     }

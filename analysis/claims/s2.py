@@ -7,4 +7,8 @@ from analysis.statistics import Estimate
 def quantities(data: Data) -> dict[str, Estimate]:
     """`auc_pooled` over all rows."""
     signal = data.parameters.signal("signal")
-    return {"auc_pooled": data.estimate(data.auc(data.counted, signal))}
+    return {
+        "auc_pooled": data.estimate(data.auc(data.counted, signal)).noted(
+            data.auc_beside(data.counted, signal)
+        )
+    }

@@ -2,7 +2,6 @@
 
 import argparse
 import hashlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,31 +11,16 @@ from analysis.report.browser import FILE
 from analysis.report.generations import generations_page
 from analysis.sealed import looks
 from analysis.verdict import write
+from analysis.verdict.ending import ended
 from analysis.verdict.write import complain
-from kvexp.errors import KvexpError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TRACEBACK = "KVEXP_TRACEBACK"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the page; every mistake becomes one sentence and an exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        return _run(options)
-    except KvexpError as error:
-        complain(f"error: {error}")
-        for line in error.details:
-            complain(f"  {line}")
-        return error.exit_code
-    except OSError as error:
-        complain(f"error: {error.filename or 'a file'}: {error.strerror}")
-        return 2
-    except Exception as error:
-        if os.environ.get(TRACEBACK):
-            raise
-        complain(f"internal error: {type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)")
-        return 1
+    return ended(lambda: _run(options))
 
 
 def _parser() -> argparse.ArgumentParser:

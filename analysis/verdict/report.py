@@ -99,7 +99,7 @@ class Report:
     def history(self, verdict: Verdict) -> list[str]:
         """How the claim came to be registered as it stands, where that needs saying."""
         parent = verdict.registered.content.parent
-        later = "" if parent is None else f"registered later, after {parent}"
+        later = "" if parent is None else f"addendum to {parent}"
         return [words for words in (later, self.amended(verdict)) if words]
 
     def amended(self, verdict: Verdict) -> str:

@@ -72,7 +72,7 @@ def test_only_claims_that_changed_are_labelled_and_the_report_shows_how(run, stu
     history = {claim["id"]: claim["history"] for claim in verdicts(study)["claims"]}
     assert history["R1"] == ["amended after data"]
     assert history["R2"] == []
-    assert history["S2"] == ["registered later, after R"]
+    assert history["S2"] == ["addendum to R"]
     (amendment,) = verdicts(study)["registrations"][0]["amendments"]
     assert amendment["touches"] == {"shared": [], "claims": {"R1": ["kill"]}}
     assert "R-1 amended after data: a wrong constant; touches R1 (kill)" in flat(out)

@@ -171,7 +171,7 @@ def test_table_1_says_what_the_report_says(whole, registered, owners):
         assert row["label"] == report.label(verdict)
         found = lines(numbers, claim=verdict.claim_id)
         assert {one["quantity"]: one["value"] for one in found} == dict(verdict.answer.quantities)
-    later = {row["claim"] for row in lines(table) if "registered later, after R" in row["remarks"]}
+    later = {row["claim"] for row in lines(table) if "addendum to R" in row["remarks"]}
     assert later == {"S1", "S2", "S3"}
     text = to_markdown(table)
     assert "no verdict reads them" not in text
@@ -185,7 +185,7 @@ def test_table_1_of_an_unfinished_study_has_no_numbers_and_says_what_to_run(whol
     row = line(table, claim="S2")
     assert (row["verdict"], row["observed"]) == ("PREVIEW INCOMPLETE", "")
     assert row["remarks"] == (
-        "registered later, after R; 144 rows missing, of 144 in 1 unfinished shards; "
+        "addendum to R; 144 rows missing, of 144 in 1 unfinished shards; "
         f"run: kvexp submit study=embedded suite={LONG}"
     )
     assert not lines(numbers, claim="S2")
