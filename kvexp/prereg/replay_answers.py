@@ -26,6 +26,7 @@ from kvexp.prereg.replay_rows import Logged, random_seed, refuse_unknown_shards
 from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.stack import is_same_stack
 from kvexp.prompting import prompt_of
+from kvexp.records import Key
 from kvexp.replay.harness import answer_all
 from kvexp.replay.model import Loaded
 from kvexp.resolved import GenerationShard
@@ -37,9 +38,7 @@ def answer_study(
 ) -> Regenerated:
     """Answer examples of the chosen suites again with the models of this machine; see `replay_study`."""
     words = other_words(home, [one.content.id for one in home.registrations()])
-    return answer_again(
-        home.results, chosen_shards(selection), m, seed, loader(selection), anchors, words
-    )
+    return answer_again(home.results, chosen_shards(selection), m, seed, loader(selection), anchors, words)
 
 
 def answer_again(
@@ -63,7 +62,7 @@ def answer_again(
     drawn = draw_examples(results, made, m, seed, words)
     if not drawn.chosen:
         raise IncompleteError(
-            f"{results} has no example whose rows are all there to decode again: run kvexp submit first{words}"
+            f"{results} has no example whose rows are all there to answer again: run kvexp submit first{words}"
         )
     found = list(_all(drawn.chosen, made, load, anchors or {}))
     return summary(found, drawn, seed)
@@ -114,7 +113,7 @@ def _example(
 
 def _made(
     shard: GenerationShard, anchor: str, family: Task, question: Question, rows: list[Logged], loaded: Loaded
-) -> dict[tuple[object, ...], Made]:
+) -> dict[Key, Made]:
     """All arms of the example, whichever rows are asked for: an answer depends on its batch."""
     logged = {one.row.key: one.row.text for one in rows}
     tokenizer = loaded.tokenizer

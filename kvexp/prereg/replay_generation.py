@@ -113,7 +113,8 @@ def _keep_set(row: Generation, now: Generation) -> Iterator[str]:
     if row.keep_probe is not None and now.keep_probe is not None:
         agree = agreement(row.keep_probe, now.keep_probe)
     if agree < ROW_AGREEMENT * PLACES:
-        yield f"the anchor and the model give another keep set than the log has ({agree} of {PLACES} places agree)"
+        shown = f"{agree} of {PLACES} places agree"
+        yield f"the anchor and the model give another keep set than the log has ({shown})"
 
 
 def _has_other_answer(row: Generation, now: Generation) -> bool:

@@ -9,7 +9,7 @@ from kvexp.compose import Selection
 from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
-from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
+from kvexp.prereg.forms import WITNESSED, Evidence, Regenerated, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
 from kvexp.records import encode
@@ -26,8 +26,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     study = opened(parsed)
     home = study.home
     found = find(home, named(home, []))
-    replayed = None if parsed.replay is None else _replay(study.selection, home, parsed, found)
-    evidence = evidence_of(found, replayed)
+    evidence = evidence_of(found, *_replay(study.selection, home, parsed, found))
     home.results.mkdir(parents=True, exist_ok=True)
     write(home.results / FILE, encode(evidence) + b"\n")
     if parsed.json:
@@ -38,8 +37,15 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _replay(selection: Selection, home: Home, parsed: argparse.Namespace, found: Found) -> Replayed:
+def _replay(
+    selection: Selection, home: Home, parsed: argparse.Namespace, found: Found
+) -> tuple[Replayed | None, Regenerated | None]:
+    """Keep sets and answers that were made again, as far as that was asked for."""
+    if parsed.replay is None and parsed.decode is None:
+        return None, None
     from kvexp.prereg.replay import replay_study
+    from kvexp.prereg.replay_answers import answer_study
+    from kvexp.prereg.replay_rows import random_seed
 
     anchors = {
         suite: found.seals[one.content.id].anchor
@@ -47,7 +53,13 @@ def _replay(selection: Selection, home: Home, parsed: argparse.Namespace, found:
         for suite in one.content.suites
         if found.seals[one.content.id].seal is not None
     }
-    return replay_study(selection, home, parsed.replay, parsed.seed, anchors)
+    seed = random_seed(parsed.seed)
+    kept = answered = None
+    if parsed.replay is not None:
+        kept = replay_study(selection, home, parsed.replay, seed, anchors)
+    if parsed.decode is not None:
+        answered = answer_study(selection, home, parsed.decode, seed, anchors)
+    return kept, answered
 
 
 def _print(evidence: Evidence, console: Console) -> None:
