@@ -57,7 +57,7 @@ def _of_answers(found: Found, regenerated: Regenerated | None) -> Iterator[str]:
     if regenerated is None:
         command = found.home.command("verify", "--decode", "M")
         yield (
-            "A replay of keep sets vouches for those of random arms and for the scores of logged texts; texts, "
+            "A replay of keep sets vouches for those of random arms and for the scores of texts; texts, "
             "certificates and log-probabilities are the logs' word until examples are answered again "
             f"({command})."
         )

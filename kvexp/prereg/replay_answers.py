@@ -62,7 +62,7 @@ def answer_again(
     drawn = draw_examples(results, made, m, seed, words)
     if not drawn.chosen:
         raise IncompleteError(
-            f"{results} has no example whose rows are all there to answer again: run kvexp submit first{words}"
+            f"{results} has no example with all its rows to answer again: run kvexp submit first{words}"
         )
     found = list(_all(drawn.chosen, made, load, anchors or {}))
     return summary(found, drawn, seed)
