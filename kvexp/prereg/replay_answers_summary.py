@@ -6,7 +6,7 @@ from kvexp.prereg.forms import Regenerated
 from kvexp.prereg.replay_examples import Drawn
 from kvexp.prereg.replay_generation import Matched
 from kvexp.prereg.replay_summary import SHOWN
-from kvexp.prereg.replay_tolerance import tolerance
+from kvexp.prereg.replay_tolerance import most_parted
 
 
 def summary(found: list[Matched], drawn: Drawn, seed: int) -> Regenerated:
@@ -35,11 +35,11 @@ def _too_many(found: list[Matched]) -> Iterator[str]:
     abroad = [one for one in found if not one.same_stack]
     for dtype in sorted({one.dtype for one in abroad}):
         rows = [one for one in abroad if one.dtype == dtype]
-        parted, allowed = sum(one.near_tie for one in rows), tolerance(dtype).parted
-        if parted > max(1, allowed * len(rows)):
+        parted, most = sum(one.near_tie for one in rows), most_parted(dtype, len(rows))
+        if parted > most:
             yield (
-                f"on other software {parted} of {len(rows)} {dtype} texts part at a near-tie, more than "
-                f"{allowed:g} of them"
+                f"on other software {parted} of {len(rows)} {dtype} texts part at near-ties, more than the "
+                f"{most:g} that rounding explains"
             )
 
 

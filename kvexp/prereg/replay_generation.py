@@ -55,7 +55,7 @@ def matched(one: Logged, made: Made, same_stack: bool) -> Matched:
     row, now = one.row, made.row
     differ = [name for name in FIELDS if _differ(row, now, name)]
     dtype = one.shard.model.dtype
-    allowed = tolerance(dtype)
+    allowed = tolerance(dtype, row.keep_digest == now.keep_digest)
     near_tie = _has_other_answer(row, now) and _is_turned(row, made, allowed)
     wrong = list(_said(row, now, differ)) if same_stack else list(_abroad(one, made, allowed, near_tie))
     more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
