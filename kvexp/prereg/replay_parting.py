@@ -14,10 +14,12 @@ def parting(tokens: Sequence[int], text: str, decode: Callable[[Sequence[int]], 
 
     Where they part within a character of several tokens, the last of these: none alone can be seen.
     """
-    count = len(tokens) + 1
-    agreed = max(n for n in range(count) if text.startswith(decode(tokens[:n])))
-    seen = (n for n in range(agreed + 1, count) if not decode(tokens[:n]).endswith(BROKEN))
-    return next(seen, count) - 1
+    most = len(tokens)
+    agreed = max(n for n in range(most + 1) if text.startswith(decode(tokens[:n])))
+    if agreed == most:
+        return most
+    seen = (n for n in range(agreed + 1, most) if not decode(tokens[:n]).endswith(BROKEN))
+    return next(seen, most) - 1
 
 
 def is_near_tie(gaps: Sequence[float], until: int, logged_gap: float, tolerance: float) -> bool:
