@@ -15,14 +15,14 @@ from kvexp.families import family_of
 from kvexp.prereg import replay_answers, replay_generation
 from kvexp.prereg.cannot import most_unseen
 from kvexp.prereg.checks_of_answers import answers_check
-from kvexp.prereg.forms import Regenerated
+from kvexp.prereg.forms import Evidence, Regenerated
 from kvexp.prereg.replay_answers import answer_again
 from kvexp.prereg.replay_examples import draw_examples
 from kvexp.prereg.replay_generation import FIELDS, FREE
 from kvexp.prereg.replay_parting import is_near_tie, parting
 from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.replay_tolerance import EQUAL, MOVED, most_parted, tolerance
-from kvexp.records import Failed, Generation, Key, encode
+from kvexp.records import Failed, Generation, Key, Reader, encode
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project
 from tests.prereg.logs import (
@@ -133,7 +133,7 @@ def test_what_failed_or_lacks_rows_is_left_out_and_told(results, shards, loaded)
 
 def test_rows_of_two_attempts_of_one_example_hold(results, shards, loaded, seen):
     """A line that a kill tore was written again by the next start."""
-    shard, example_id = seen
+    shard, _ = seen
     folder = folder_of(results, shard)
     whole = (folder / GENERATIONS).read_bytes()
     (folder / FOOTER).unlink()
@@ -201,7 +201,7 @@ FORGED = [
 
 
 def test_each_forged_field_is_found(results, shards, loaded, seen):
-    """One row for each, all arms being Poisson ones of one example or others of it."""
+    """Each field by itself, in one Poisson row."""
     shard, example_id = seen
     for fields in FORGED:
         (name,) = fields
@@ -247,6 +247,16 @@ def test_on_other_software_rounding_is_allowed(results, shards, loaded, seen):
     assert (found.same_stack, found.holds, found.equal, found.texts_equal) == (False, True, 0, ARMS)
     assert 1e-7 < found.largest["output_logprob"] < 1e-3
     assert "the largest difference of a signal" in answers_check(found).words
+
+
+def test_evidence_from_before_there_were_answers_is_read_and_keeps_its_bytes(honest, shards, loaded):
+    old = (project.ROOT / "results/embedded/evidence.json").read_bytes().rstrip(b"\n")
+    found = Reader[Evidence](Evidence)(old)
+    if found.regenerated is None:
+        assert b"regenerated" not in old
+        assert encode(found) == old
+    new = encode(msgspec.structs.replace(found, regenerated=answered(honest, shards, loaded)))
+    assert Reader[Evidence](Evidence)(new).regenerated.rows == ARMS
 
 
 @pytest.mark.parametrize(

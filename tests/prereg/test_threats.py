@@ -366,6 +366,37 @@ def test_10_scores_of_arms_that_draw_nothing_are_scored_again(unlocked):
     assert "topk" in said
 
 
+def test_10_answers_that_were_forged_whole_are_found_where_their_example_is_drawn(unlocked):
+    """Text, fitting score and log-probability beside the honest keep set: only decoding finds them."""
+    said, holds = verified(unlocked, "--decode", "1", "--seed", "1")
+    assert holds["answers"] is True
+    assert "Of 4 examples 1 were answered again" in flat(said)
+    example, answers = ceremony.evidence(unlocked)["regenerated"], {}
+    assert (example["examples"], example["of"], example["equal"], example["same_stack"]) == (1, 4, 6, True)
+    for path in (unlocked / "results/mini/examples").glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            answers[json.loads(line)["example_id"]] = json.loads(line)["references"][0]
+    for number in (0, 1):
+        shard = ceremony.shard(unlocked, number)
+        edit(
+            shard / "generations.jsonl",
+            lambda row: (
+                {**row, "text": answers[row["example_id"]], "score_value": 1.0, "output_logprob": -0.01}
+                if row["arm"] == "topk"
+                else row
+            ),
+        )
+        close_again(shard)
+    _, holds = verified(unlocked, "--replay", "2", "--seed", "1")
+    assert holds["replay"] is True  # keep sets are honest, and the scores are those of the texts
+    said, holds = verified(unlocked, "--decode", "1", "--seed", "1", code=4)
+    assert holds["answers"] is False
+    assert "topk aware 0.5: text is" in flat(said)
+    shown = flat(analysis(unlocked, code=4))
+    assert "EVIDENCE FAILS" in shown
+    assert "5 of 6 rows are the logged ones in every digit" in shown
+
+
 def test_17_a_claim_that_is_registered_after_its_data_is_told(locked):
     claim = ceremony.REGISTRATION[ceremony.REGISTRATION.index("[claim.S3]") :].replace("S3", "S2")
     head = ceremony.REGISTRATION[: ceremony.REGISTRATION.index("[claim.S3]")]
