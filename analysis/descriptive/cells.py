@@ -13,7 +13,7 @@ from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("successes", "successes"),
     Column("auc", "AUC for own failure", "share", is_estimate=True),
     Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "cell label", "share", is_estimate=True),
+    Column("cell", "label alone", "share", is_estimate=True),
 )
 SUMMARY = (
     Column("suite", "suite"),
@@ -47,6 +47,8 @@ SUMMARY = (
 REMARKS = (
     "A cell pools what it does not name: conditions and budgets, budgets, always seeds. A cell in which all "
     "answers fail or all succeed has no AUC.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
 )
 
 

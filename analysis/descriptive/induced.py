@@ -14,7 +14,7 @@ from analysis.parts import Part, Picture
 from analysis.pictures import picture_of
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ COLUMNS = (
     Column("model", "model"),
     Column("arm", "arm"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "rows"),
     Column("induced", "induced failures", "share", is_estimate=True),
     Column("rescued", "rescued", "share", is_estimate=True),

@@ -11,7 +11,7 @@ from analysis.pictures import picture_of
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import NOT_ASKED, Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, NOT_ASKED, POOLED_MEANS, STRATIFIED_MEANS, Column, Table, Value
 from analysis.verdict.words import point
 from kvexp.prereg.registration import Label
 
@@ -25,9 +25,9 @@ FIGURE2 = "Every signal against its own arm's induced failures, main tasks, suit
 OTHER_SUCCESS = "the suites' registrations differ in what a success is or in how to resample"
 REMARKS3 = (
     "own: any failure of the arm. induced: failures among what the full cache answers.",
-    "pooled: all pairs of a failure and a success, across models, tasks, conditions and budgets. stratified: "
-    "pairs within the same model, task, condition and budget. label alone: what the bare condition x budget "
-    "label tells without any signal.",
+    POOLED_MEANS,
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
     "-: the arm has no such signal.",
 )
 REMARK2 = "Rows that the full cache answers, of all suites that run the arm; stratified pairs cross no suite."
@@ -189,7 +189,7 @@ def _table2(seen: Sequence[Seen]) -> Table:
         )
         for row in seen
     )
-    return Table("figure2", FIGURE2, columns, rows, (REMARK2, REMARKS3[1]))
+    return Table("figure2", FIGURE2, columns, rows, (REMARK2, POOLED_MEANS, STRATIFIED_MEANS, LABEL_MEANS))
 
 
 def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:

@@ -13,7 +13,7 @@ from analysis.parts import Part, Picture
 from analysis.pictures import picture_of
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table
 from analysis.verdict.words import point
 from kvexp.prereg.registration import Label
 
@@ -40,8 +40,8 @@ COLUMNS = (
 REMARKS = (
     "own_failure: all rows, positive is a failure. induced_failure: rows that the full cache answers, "
     "positive is a failure. attribution: failures, positive is one that the full cache answers.",
-    "stratified: pairs within the same model, task, condition and budget. label alone: what the bare "
-    "condition x budget label tells without any signal.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
 )
 
 

@@ -19,7 +19,7 @@ from analysis.scope import Scope, Suite, nothing, population
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 from kvexp.prereg.registration import Population
 from kvexp.records import Condition
 
@@ -182,7 +182,8 @@ def _with_differences(points: Mapping[str, Statistic]) -> dict[str, Statistic]:
 
 def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Table:
     """Rows by suite, budget and `third`, which is seed or rate."""
-    columns = [Column(key, key) for key in ("suite", "budget", third, "rows")]
+    by = Column(third, third, "percent" if third == "rate" else "plain")
+    columns = [Column("suite", "suite"), BUDGET, by, Column("rows", "rows")]
     columns += [
         Column(key, words, "share", is_estimate=True, has_interval=key not in POINTS)
         for key, words in NUMBERS.items()
