@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.details import details_of
 from analysis.logged import has_signal
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
@@ -202,20 +202,22 @@ def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
 
         return signal_panel(known)
 
-    return picture_of("figure2", FIGURE2, numbers, lambda: _sentence(known, carriers), draw)
+    return picture_of("figure2", FIGURE2, numbers, lambda: _words(known, carriers), draw)
 
 
-def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:
-    """The certificate beside the highest of the other signals of the cache, and log-probability."""
-    parts = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+def _words(seen: Sequence[Seen], carriers: Collection[str]) -> Words:
+    """The certificate; and the highest of the other signals of the cache, and log-probability."""
+    own = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+    told = "; ".join(own) or f"no {SIGNAL}"
+    parts = list[str]()
     cache = [row for row in seen if row.arm not in carriers and row.signal not in (SIGNAL, RIVAL)]
     if cache:
-        parts.append(f"the highest retained-set signal of another arm is {_named(max(cache, key=_auc))}")
+        parts.append(f"highest retained-set signal of another arm: {_named(max(cache, key=_auc))}")
     spoken = [row for row in seen if row.signal == RIVAL]
     if spoken:
         low, high = min(spoken, key=_auc), max(spoken, key=_auc)
-        parts.append(f"{RIVAL} lies between {_auc(low):.3f} ({low.arm}) and {_auc(high):.3f} ({high.arm})")
-    return f"AUC for induced failures, pooled: {'; '.join(parts)}."
+        parts.append(f"{RIVAL}: {_auc(low):.3f} ({low.arm}) to {_auc(high):.3f} ({high.arm})")
+    return f"AUC for induced failures, pooled: {told}.", "".join(f"{part}. " for part in parts).strip()
 
 
 def _auc(row: Seen) -> float:

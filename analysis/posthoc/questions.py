@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from analysis.details import details_of
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
 from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table
-from analysis.verdict.words import point
 from kvexp.prereg.registration import Label
 
 if TYPE_CHECKING:
@@ -108,23 +107,41 @@ def figure3(rows: Sequence[Answered]) -> Picture:
 
         return questions(rows)
 
-    return picture_of("figure3", TITLE, numbers, lambda: _sentence(known), draw)
+    return picture_of("figure3", TITLE, numbers, lambda: _words(known), draw)
 
 
-def _sentence(rows: Sequence[Answered]) -> str:
-    parts = list[str]()
-    for label, words in QUESTIONS.items():
-        suites = list(dict.fromkeys(row.suite for row in rows if row.label == label))
-        told = [
-            f"{suite} "
-            + " against ".join(_named(row) for row in rows if (row.suite, row.label) == (suite, label))
-            for suite in suites
+def _words(rows: Sequence[Answered]) -> Words:
+    """In how many suites the first signal has the larger AUC, question by question."""
+    first, second = SIGNALS
+    sentence = f"The pooled AUC of {first} is larger than that of {second}: {_wins(rows, 'pooled')}."
+    label = f"That of the bare condition x budget label is larger than {first}'s: {_beaten(rows)}."
+    return sentence, f"Of stratified pairs: {_wins(rows, 'stratified')}. {label}"
+
+
+def _wins(rows: Sequence[Answered], pairs: str) -> str:
+    found = {(row.label, row.suite, row.signal): getattr(row, pairs).value for row in rows}
+    told = list[str]()
+    for label, question in QUESTIONS.items():
+        both = [
+            (found.get((label, suite, SIGNALS[0])), found.get((label, suite, SIGNALS[1])))
+            for suite in dict.fromkeys(row.suite for row in rows)
         ]
-        if told:
-            parts.append(f"{words} {', '.join(told)}")
-    return f"AUC, pooled. {'; '.join(parts)}."
+        known = [(a, b) for a, b in both if a is not None and b is not None]
+        if known:
+            told.append(f"{question} in {sum(a > b for a, b in known)} of {_suites(len(known))}")
+    return "; ".join(told) or "undefined"
 
 
-def _named(row: Answered) -> str:
-    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
-    return f"{row.signal} {row.pooled} ({beside})"
+def _beaten(rows: Sequence[Answered]) -> str:
+    told = list[str]()
+    for label, question in QUESTIONS.items():
+        here = [row for row in rows if row.label == label and row.signal == SIGNALS[0]]
+        both = [(row.baseline.value, row.pooled.value) for row in here]
+        known = [(a, b) for a, b in both if a is not None and b is not None]
+        if known:
+            told.append(f"{question} in {sum(a > b for a, b in known)} of {_suites(len(known))}")
+    return "; ".join(told) or "undefined"
+
+
+def _suites(count: int) -> str:
+    return f"{count} suite" + "s" * (count != 1)

@@ -71,13 +71,32 @@
       count.textContent = wanted.length ? shown + " of " + rows.length + " rows" : "";
     });
     tools.append(label, count);
-    table.closest(".scroll").before(tools);
+    table.closest(".frame").before(tools);
   }
 
   for (const table of document.querySelectorAll("table.sortable")) {
     addFilter(table); // before the buttons, so that what is searched is what is written
     addButtons(table);
   }
+
+  /** Shadows at the edges of a box beyond which there is more of it, and a word that says so. */
+  function addCue(frame) {
+    const box = frame.firstElementChild;
+    const cue = document.createElement("p");
+    cue.className = "cue";
+    cue.textContent = "Wider than its frame: scroll it sideways, also with the arrow keys.";
+    const look = () => {
+      const room = box.scrollWidth - box.clientWidth;
+      frame.classList.toggle("left", box.scrollLeft > 1);
+      frame.classList.toggle("right", box.scrollLeft < room - 1);
+      cue.hidden = room <= 1;
+    };
+    frame.after(cue);
+    box.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(box);
+  }
+
+  document.querySelectorAll(".frame").forEach(addCue);
 
   /** A link into a folded table opens it. */
   function unfold() {
