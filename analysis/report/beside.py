@@ -77,9 +77,11 @@ def beside_of(study: Study, verdict: Verdict) -> tuple[Beside, ...]:
         for name, found in verdict.answer.quantities.items()
         if found.value is not None and not question.quantities[name].count
     }
-    every = list(_beside(data, values))
-    known = [one for one in every if one.quantity]
-    return tuple(known or (every if len(every) <= MOST else ()))
+    every = sorted(_beside(data, values), key=lambda one: -one.pooled.n)
+    known = {one.quantity: one for one in reversed(every) if one.quantity}  # the most rows, if several fit
+    if known:
+        return tuple(known[name] for name in verdict.answer.quantities if name in known)
+    return tuple(every if len(every) <= MOST else ())
 
 
 def _asked(study: Study, question: Question) -> _Watched:
@@ -98,6 +100,11 @@ def _beside(data: _Watched, values: dict[float, str]) -> Iterator[Beside]:
                 values.get(pooled.value, ""),
                 signal,
                 pooled,
-                data.estimate(data.auc(rows, signal, within=True)),
+                _now(data.estimate(data.auc(rows, signal, within=True))),
                 data.point(data.cell_auc(rows)),
             )
+
+
+def _now(found: Estimate) -> Estimate:
+    """An estimate whose interval has been computed."""
+    return Estimate(found.value, found.lo, found.hi, found.n, found.clusters, found.undefined)

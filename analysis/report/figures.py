@@ -122,15 +122,15 @@ def _rare(one: Attention) -> Words:
         known = [row for row in one.rare if row.budget == budget and row.coverage.value is not None]
         if known:
             worst = min(known, key=lambda row: row.coverage.value or 0.0)
-            ends = f"share {worst.low:g} to {worst.high:g}"
-            least.append(f"{_covered(worst)} at budget {percent(budget)} ({ends})")
+            where = f"share {worst.low:g} to {worst.high:g}, budget {percent(budget)}"
+            least.append(f"{_covered(worst)} ({where})")
             first.append(f"{_covered(known[0])} at {percent(budget)}")
-    share_of = "the share of attention that falls on tokens which were all but sure to go (pi < 0.001)"
+    share_of = "the share of attention on tokens that were all but sure to go (pi < 0.001)"
     if not least:
         return f"Coverage by {share_of} is undefined.", ""
     return (
-        f"Where coverage by {share_of} is least: {'; '.join(least)}.",
-        f"Where that share is lowest: {'; '.join(first)}.",
+        f"By {share_of}, coverage is at worst {', '.join(least)}.",
+        f"Where that share is lowest: {', '.join(first)}.",
     )
 
 

@@ -40,7 +40,9 @@
       const button = document.createElement("button");
       button.type = "button";
       button.title = "Sort by this column";
-      button.append(...head.childNodes);
+      const words = document.createElement("span"); // one, so that the words of a head wrap
+      words.append(...head.childNodes);
+      button.append(words);
       button.addEventListener("click", () => {
         sort(table, at, head.getAttribute("aria-sort") === "ascending");
       });
@@ -84,7 +86,7 @@
     const box = frame.firstElementChild;
     const cue = document.createElement("p");
     cue.className = "cue";
-    cue.textContent = "Wider than its frame: scroll it sideways, also with the arrow keys.";
+    cue.textContent = "There is more to the right: scroll sideways.";
     const look = () => {
       const room = box.scrollWidth - box.clientWidth;
       frame.classList.toggle("left", box.scrollLeft > 1);
