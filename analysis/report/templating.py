@@ -25,10 +25,10 @@ def render(name: str, style: str, script: str, **values: Any) -> str:
     Args:
         name: of the template.
         style: name of a .css file, which is put into the page behind `common.css`.
-        script: name of a .js file; the page's policy admits this text and no other script.
+        script: name of a .js file, which follows `common.js`; the page's policy admits them and nothing else.
         values: what the template shows. Text is made printable and escaped; only `Markup` is not.
     """
-    code = _read(script)
+    code = _read("common.js") + _read(script)
     return (
         _environment()
         .get_template(name)

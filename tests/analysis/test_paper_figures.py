@@ -9,17 +9,22 @@ import warnings
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from analysis.descriptive.cells import Cell
+from analysis.descriptive.coverage import Ranking
 from analysis.descriptive.induced import Bar, figure1
 from analysis.descriptive.signal_panel import Seen, figure2
+from analysis.figures.cells import cells
+from analysis.figures.coverage import coverage
 from analysis.figures.induced_rates import induced_rates
 from analysis.figures.questions import questions
 from analysis.figures.recomputation import recomputation
 from analysis.figures.signal_panel import signal_panel
-from analysis.figures.style import styled, to_svg
+from analysis.figures.style import shortened_all, styled, to_svg
 from analysis.posthoc.questions import QUESTIONS, Answered, figure3
 from analysis.posthoc.recomputation import NUMBERS, Recomputed, figure4
 from analysis.statistics import Estimate
@@ -145,6 +150,63 @@ def test_no_words_lie_upon_others_in_dots(suites, arms):
     of = SUITES[:suites]
     for draw, rows in ((signal_panel, seen(of, ARMS[:arms])), (questions, answered(of))):
         assert list(collisions(figure_of(draw, rows))) == []
+
+
+LONG = [f"{at}-a-name-of-about-forty-characters-is-{at}{at}" for at in range(20)]
+
+
+def in_cells(suites, models):
+    """Cells of two tasks; AUCs from 0 to 1."""
+    places = list(itertools.product(("words", LONG[0]), models))
+    return [
+        (
+            suite,
+            [
+                Cell(suite, model, task, "all", 5, 5, near(spread(at, len(places))), near(0.5), Estimate(0.6))
+                for at, (task, model) in enumerate(places)
+            ],
+        )
+        for suite in suites
+    ]
+
+
+def ranked(suites):
+    """Two rankings a suite, far enough from each other for their names."""
+    return [
+        Ranking(
+            suite, "main", signal, 90, near(low), near(0.6), near(0.1), near(0.4), np.linspace(low, 0.6, 90)
+        )
+        for suite in suites
+        for signal, low in (("certificate", 0.1), ("output_logprob", 0.4))
+    ]
+
+
+LONGEST = {
+    "bars": lambda: (induced_rates, bars(LONG[:3], BUDGETS[:1], [(LONG[0], "aware"), (LONG[1], "stream")])),
+    "bars of one": lambda: (induced_rates, bars(LONG[:1], BUDGETS)),
+    "dots": lambda: (
+        signal_panel,
+        [*seen(LONG[:1], [(LONG[1], "aware")]), *seen(LONG[:2], [(LONG[2], "aware")]), *seen(LONG[:3])],
+    ),
+    "questions": lambda: (questions, answered(LONG[:3])),
+    "recomputation": lambda: (recomputation, recomputed(LONG[:3], BUDGETS[:1])),
+    "cells": lambda: (cells, in_cells(LONG[:2], LONG)),
+    "coverage": lambda: (coverage, ranked(LONG[:3])),
+}
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_long_names_are_shortened_and_lie_upon_nothing(name):
+    figure = figure_of(*LONGEST[name]())
+    assert list(collisions(figure)) == []
+    told = [text.get_text() for axes in figure.axes for text in (*axes.get_yticklabels(), axes.title)]
+    assert any("..." in text for text in told)
+
+
+def test_names_that_shortening_makes_alike_are_numbered():
+    assert shortened_all(["one", "one"]) == ["one", "one"]
+    alike = [f"aaaaaaaaaaaa{middle}bbbbbbbbbbbb" for middle in "xyx"]
+    assert shortened_all(alike, 14) == ["aaaaa...bb (1)", "aaaaa...bb (2)", "aaaaa...bb (1)"]
 
 
 FIGURES = {

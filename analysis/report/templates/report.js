@@ -1,5 +1,4 @@
 // Tables sort and filter. Without this script the page says the same.
-"use strict";
 (() => {
   const FEW = 6; // rows that one sees at a glance need no filter
   const UNDEFINED = new Set(["", "-", "undefined", "unknown"]);
@@ -81,21 +80,13 @@
     addButtons(table);
   }
 
-  /** Shadows at the edges of a box beyond which there is more of it, and a word that says so. */
+  /** A word beside a box beyond whose edges there is more. */
   function addCue(frame) {
-    const box = frame.firstElementChild;
     const cue = document.createElement("p");
     cue.className = "cue";
     cue.textContent = "There is more to the right: scroll sideways.";
-    const look = () => {
-      const room = box.scrollWidth - box.clientWidth;
-      frame.classList.toggle("left", box.scrollLeft > 1);
-      frame.classList.toggle("right", box.scrollLeft < room - 1);
-      cue.hidden = room <= 1;
-    };
     frame.after(cue);
-    box.addEventListener("scroll", look, { passive: true });
-    new ResizeObserver(look).observe(box);
+    watchEdges(frame, (isWider) => { cue.hidden = !isWider; });
   }
 
   document.querySelectorAll(".frame").forEach(addCue);
