@@ -28,7 +28,7 @@ REMARKS = (
     "Main tasks, the arm that carries the certificate. Induced failures: among what the full cache answers. "
     "Attribution: among failures, positive where the full cache succeeds.",
     STRATIFIED_MEANS,
-    "label alone: within one condition what the budget tells without any signal, the smaller the riskier.",
+    "label alone: AUC of the bare budget within one condition, the smaller the riskier.",
 )
 
 

@@ -212,7 +212,7 @@ def _words(seen: Sequence[Seen], carriers: Collection[str]) -> Words:
     parts = list[str]()
     cache = [row for row in seen if row.arm not in carriers and row.signal not in (SIGNAL, RIVAL)]
     if cache:
-        parts.append(f"highest retained-set signal of another arm: {_named(max(cache, key=_auc))}")
+        parts.append(f"Highest retained-set signal of another arm: {_named(max(cache, key=_auc))}")
     spoken = [row for row in seen if row.signal == RIVAL]
     if spoken:
         low, high = min(spoken, key=_auc), max(spoken, key=_auc)

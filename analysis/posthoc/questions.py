@@ -113,35 +113,31 @@ def figure3(rows: Sequence[Answered]) -> Picture:
 def _words(rows: Sequence[Answered]) -> Words:
     """In how many suites the first signal has the larger AUC, question by question."""
     first, second = SIGNALS
-    sentence = f"The pooled AUC of {first} is larger than that of {second}: {_wins(rows, 'pooled')}."
-    label = f"That of the bare condition x budget label is larger than {first}'s: {_beaten(rows)}."
-    return sentence, f"Of stratified pairs: {_wins(rows, 'stratified')}. {label}"
+    pooled, stratified = (_compared(rows, pairs, second, pairs) for pairs in ("pooled", "stratified"))
+    label = _compared(rows, "pooled", first, "baseline")
+    told = ", ".join(f"{_of(counts)} ({QUESTIONS[question]})" for question, counts in pooled.items())
+    return (
+        f"Suites in which the pooled AUC of {first} is larger than that of {second}: {told or 'undefined'}.",
+        f"Of stratified pairs: {', '.join(map(_of, stratified.values())) or 'undefined'}. Larger than the AUC "
+        f"of the bare condition x budget label: {', '.join(map(_of, label.values())) or 'undefined'}.",
+    )
 
 
-def _wins(rows: Sequence[Answered], pairs: str) -> str:
-    found = {(row.label, row.suite, row.signal): getattr(row, pairs).value for row in rows}
-    told = list[str]()
-    for label, question in QUESTIONS.items():
+def _compared(rows: Sequence[Answered], own: str, rival: str, other: str) -> dict[Label, tuple[int, int]]:
+    """By question, suites in which the first signal's `own` is larger than the rival's `other`, and all."""
+    found = {(row.label, row.suite, row.signal): row for row in rows}
+    counts = dict[Label, tuple[int, int]]()
+    for label in QUESTIONS:
         both = [
-            (found.get((label, suite, SIGNALS[0])), found.get((label, suite, SIGNALS[1])))
-            for suite in dict.fromkeys(row.suite for row in rows)
+            (getattr(row, own).value, getattr(found[label, row.suite, rival], other).value)
+            for row in rows
+            if (row.label, row.signal) == (label, SIGNALS[0]) and (label, row.suite, rival) in found
         ]
         known = [(a, b) for a, b in both if a is not None and b is not None]
         if known:
-            told.append(f"{question} in {sum(a > b for a, b in known)} of {_suites(len(known))}")
-    return "; ".join(told) or "undefined"
+            counts[label] = (sum(a > b for a, b in known), len(known))
+    return counts
 
 
-def _beaten(rows: Sequence[Answered]) -> str:
-    told = list[str]()
-    for label, question in QUESTIONS.items():
-        here = [row for row in rows if row.label == label and row.signal == SIGNALS[0]]
-        both = [(row.baseline.value, row.pooled.value) for row in here]
-        known = [(a, b) for a, b in both if a is not None and b is not None]
-        if known:
-            told.append(f"{question} in {sum(a > b for a, b in known)} of {_suites(len(known))}")
-    return "; ".join(told) or "undefined"
-
-
-def _suites(count: int) -> str:
-    return f"{count} suite" + "s" * (count != 1)
+def _of(counts: tuple[int, int]) -> str:
+    return f"{counts[0]} of {counts[1]}"

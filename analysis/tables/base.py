@@ -34,9 +34,11 @@ class Column:
 
 BUDGET = Column("budget", "budget", "percent")
 # What stands beside every pooled AUC; tables say it in the same words, so that a page can say it once.
-POOLED_MEANS = "pooled: all pairs of a failure and a success, across models, tasks, conditions and budgets."
-STRATIFIED_MEANS = "stratified: pairs within the same model, task, condition and budget."
-LABEL_MEANS = "label alone: what the bare condition x budget label tells without any signal."
+POOLED_MEANS = (
+    "pooled: AUC of all pairs of a positive and a negative, across models, tasks, conditions and budgets."
+)
+STRATIFIED_MEANS = "stratified: AUC of pairs within the same model, task, condition and budget."
+LABEL_MEANS = "label alone: AUC of the bare condition x budget label, which needs no signal."
 
 
 @dataclass(frozen=True)

@@ -292,24 +292,33 @@ def test_sentences_are_made_of_the_numbers():
         Bar("one", "h2o", "stream", 0.25, near(0.438)),
         Bar("two", "h2o", "stream", 0.25, ODD),
     ]
-    assert figure1(rows).sentence == (
-        "Share of what the full cache answers that the arm does not. one: aware 2.1 % (topk at 50 %) to "
-        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %). "
-        f"Undefined: two stream h2o ({ODD.undefined})."
+    picture = figure1([*rows, Bar("one", "floor", "stream", 1.0, near(0.0))])
+    assert picture.sentence == (
+        "Of what the full cache answers arms that evict lose, at their budgets: aware 2.1 % to 4.0 %, "
+        "stream 43.8 % to 43.8 %."
+    )
+    assert picture.more == (
+        "one: aware 2.1 % (topk at 50 %) to 4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % "
+        f"(h2o at 25 %). Undefined: two stream h2o ({ODD.undefined})."
     )
     picture = figure4(recomputed(("one",), (0.125,)))
     assert picture.sentence == (
-        "Choosing by certificate gains, in points of accuracy, mean over seeds: one at 12.5 %: "
-        "+2.7 [+1.5, +3.9] over random choice, +2.7 [+1.5, +3.9] over log-probability."
+        "Choosing by certificate gains, in points of accuracy, +2.7 over random choice and +2.7 over "
+        "log-probability."
     )
+    assert picture.more.endswith("above 0: 1 of 1 over random choice, 1 of 1 over log-probability.")
     rows = [
-        Answered("one", "attribution", "certificate", 3, near(0.749), near(0.7), near(0.6)),
+        Answered("one", "attribution", "certificate", 3, near(0.749), near(0.4), near(0.6)),
         Answered("one", "attribution", "output_logprob", 3, near(0.542), near(0.5), ODD),
         Answered("one", "own_failure", "certificate", 3, ODD, ODD, ODD),
     ]
-    assert figure3(rows).sentence == (
-        "AUC, pooled. Wrong: is eviction to blame? one certificate 0.749 [0.689, 0.809] (stratified 0.700, "
-        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -). "
+    picture = figure3(rows)
+    assert picture.sentence == (
+        "Suites in which the pooled AUC of certificate is larger than that of output_logprob: 1 of 1 (Wrong: "
+        "is eviction to blame?)."
+    )
+    assert picture.more == (
+        "Of stratified pairs: 0 of 1. Larger than the AUC of the bare condition x budget label: 1 of 1. "
         f"Undefined: one own_failure certificate ({ODD.undefined})."
     )
     rows = [
@@ -319,11 +328,14 @@ def test_sentences_are_made_of_the_numbers():
         Seen("h2o", "output_logprob", ("one",), 9, near(0.831), near(0.5), near(0.6)),
         Seen("poisson", "output_logprob", ("one",), 9, near(0.848), near(0.5), near(0.6)),
     ]
-    assert figure2(rows, ["poisson"]).sentence == (
+    picture = figure2(rows, ["poisson"])
+    assert picture.sentence == (
         "AUC for induced failures, pooled: poisson certificate 0.855 [0.795, 0.915] (stratified 0.600, label "
-        "alone 0.700); the highest retained-set signal of another arm is h2o evicted_mass 0.660 [0.600, "
-        "0.720] (stratified 0.500, label alone 0.600); output_logprob lies between 0.831 (h2o) and "
-        "0.848 (poisson)."
+        "alone 0.700)."
+    )
+    assert picture.more == (
+        "Highest retained-set signal of another arm: h2o evicted_mass 0.660 [0.600, 0.720] (stratified 0.500, "
+        "label alone 0.600). output_logprob: 0.831 (h2o) to 0.848 (poisson)."
     )
 
 
