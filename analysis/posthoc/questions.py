@@ -116,10 +116,10 @@ def _words(rows: Sequence[Answered]) -> Words:
     pooled, stratified = (_compared(rows, pairs, second, pairs) for pairs in ("pooled", "stratified"))
     label = _compared(rows, "pooled", first, "baseline")
     told = ", ".join(f"{_of(counts)} ({QUESTIONS[question]})" for question, counts in pooled.items())
+    within, bare = (", ".join(map(_of, one.values())) or "undefined" for one in (stratified, label))
     return (
         f"Suites in which the pooled AUC of {first} is larger than that of {second}: {told or 'undefined'}.",
-        f"Of stratified pairs: {', '.join(map(_of, stratified.values())) or 'undefined'}. Larger than the AUC "
-        f"of the bare condition x budget label: {', '.join(map(_of, label.values())) or 'undefined'}.",
+        f"Of stratified pairs: {within}. Larger than the AUC of the bare condition x budget label: {bare}.",
     )
 
 

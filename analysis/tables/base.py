@@ -34,9 +34,7 @@ class Column:
 
 BUDGET = Column("budget", "budget", "percent")
 # What stands beside every pooled AUC; tables say it in the same words, so that a page can say it once.
-POOLED_MEANS = (
-    "pooled: AUC of all pairs of a positive and a negative, across models, tasks, conditions and budgets."
-)
+POOLED_MEANS = "pooled: AUC of all pairs, across models, tasks, conditions and budgets."
 STRATIFIED_MEANS = "stratified: AUC of pairs within the same model, task, condition and budget."
 LABEL_MEANS = "label alone: AUC of the bare condition x budget label, which needs no signal."
 

@@ -334,8 +334,8 @@ def test_sentences_are_made_of_the_numbers():
         "alone 0.700)."
     )
     assert picture.more == (
-        "Highest retained-set signal of another arm: h2o evicted_mass 0.660 [0.600, 0.720] (stratified 0.500, "
-        "label alone 0.600). output_logprob: 0.831 (h2o) to 0.848 (poisson)."
+        "Highest retained-set signal of another arm: h2o evicted_mass 0.660 [0.600, 0.720] (stratified "
+        "0.500, label alone 0.600). output_logprob: 0.831 (h2o) to 0.848 (poisson)."
     )
 
 
