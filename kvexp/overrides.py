@@ -2,14 +2,17 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kvexp import hub
 from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf, TaskConf, is_folder
 from kvexp.errors import ConfigError, InputError, NotFetched
 from kvexp.families import family_of
+
+T = TypeVar("T")
 
 
 def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
@@ -118,14 +121,18 @@ def _reads_data(conf: TaskConf) -> bool:
 
 
 def own_rates(selection: Selection, overrides: Sequence[str]) -> ClusterConf:
-    """The cluster without the measured rates of models that are others now, unless a word gives them."""
+    """The cluster without rates and shapes of models that are others now, unless a word gives them."""
     said = [word.lstrip("+") for word in overrides]
-    rates = {
-        name: rate
-        for name, rate in selection.cluster.rates.items()
-        if name not in selection.lent or any(word.startswith(f"cluster.rates.{name}.") for word in said)
-    }
-    return replace(selection.cluster, rates=rates)
+
+    def own(group: str, known: Mapping[str, T]) -> dict[str, T]:
+        return {
+            name: one
+            for name, one in known.items()
+            if name not in selection.lent or any(word.startswith(f"cluster.{group}.{name}.") for word in said)
+        }
+
+    cluster = selection.cluster
+    return replace(cluster, rates=own("rates", cluster.rates), shapes=own("shapes", cluster.shapes))
 
 
 def fetch_command(selection: Selection, overrides: Sequence[str]) -> str:

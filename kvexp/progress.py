@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvexp.config import ClusterConf
-from kvexp.grid import expected_minutes
+from kvexp.projection import expected_minutes
 from kvexp.records import Failed
 from kvexp.resolved import Shard
 
