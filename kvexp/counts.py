@@ -30,7 +30,10 @@ class Counts:
         return cls(generations=shard.n_rows if isinstance(shard, GenerationShard) else 0)
 
     @property
-    def total(self) -> int:
+    NONE = Counts()
+
+
+def total(self) -> int:
         return self.generations + self.cells + self.worlds
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -53,9 +56,12 @@ class Counts:
         return ", ".join(told) or "0 of 0 generations"
 
 
+NONE = Counts()
+
+
 def total(counts: Iterable[Counts]) -> Counts:
     """The sum."""
-    return sum(counts, start=Counts())
+    return sum(counts, start=NONE)
 
 
 def counts_of(made: Iterable[Shard]) -> Counts:

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, SuiteConf
+from kvexp.counts import KINDS, Counts, counts_of
 from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
-from kvexp.counts import KINDS, Counts, counts_of
 from kvexp.grid import chosen, shards
 from kvexp.missing import Lacks, Missing, lines, missing, summary
 from kvexp.overrides import fetch_command, notes, own_rates, refuse_lent

@@ -67,9 +67,7 @@ def project(made: Iterable[Shard], cluster: ClusterConf) -> Projection:
     found: dict[str, float | None] = {}
     for shard in made:
         before, seconds = found.get(shard.suite, 0.0), seconds_of(shard, cluster)
-        found[shard.suite] = (
-            None if before is None or seconds is None else before + devices * seconds / 3600
-        )
+        found[shard.suite] = None if before is None or seconds is None else before + devices * seconds / 3600
     names = dict.fromkeys(shard.model.name for shard in made)
     lacking = tuple(name for name in names if rate_of(name, cluster) is None)
     bases = dict.fromkeys(_basis(name, cluster) for name in names if name not in lacking)

@@ -111,9 +111,9 @@ class Roofline:
 def estimated(shape: Shape, roofline: Roofline) -> Rate:
     """What a shape would cost on a device.
 
-    A prefill is bound by arithmetic: 2 params a token, and 2 layers width a squared token for both products of
-    causal attention. A decode step reads all weights once while the host launches its kernels, whichever takes
-    longer; then every arm adds arithmetic, and every cached token its keys and values.
+    A prefill is bound by arithmetic: 2 params a token, and 2 layers width a squared token for both products
+    of causal attention. A decode step reads all weights once while the host launches its kernels, whichever
+    takes longer; then every arm adds arithmetic, and every cached token its keys and values.
     """
     flops = roofline.flops * roofline.flops_share
     read = roofline.bytes_per_s * roofline.bytes_share

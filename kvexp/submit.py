@@ -13,6 +13,7 @@ from rich.text import Text
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import is_folder
+from kvexp.counts import counts_of
 from kvexp.errors import ConfigError, InputError, IntegrityError, NotFetched
 from kvexp.example_files import lost
 from kvexp.grid import chosen, protocols, shards
@@ -108,9 +109,10 @@ def submit(
     for note in notes(selection, overrides):
         console.print(printable(note), markup=False)
     where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"
+    to_run = f"{len(todo)} to run{f' ({counts_of(todo)})' if todo else ''}"
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
-        f"{len(todo)} to run on cluster={selection.cluster.name}{where}"
+        f"{to_run} on cluster={selection.cluster.name}{where}"
     )
     if on_slurm and (todo or then_analyze):
         send_all(_sending(selection, root, results, todo, under, overrides, then_analyze), console)
@@ -190,7 +192,7 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, c
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[rows]:,}/{task.fields[of]:,} rows, ETA"),
+        TextColumn("{task.fields[rows]}, ETA"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
@@ -200,10 +202,10 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, c
     started = told = time.monotonic()
     try:
         with closing(events), progress:  # type: ignore[type-var]
-            bar = progress.add_task("running", total=1.0, rows=work.rows, of=work.total)
+            bar = progress.add_task("running", total=1.0, rows=work.told)
             for event in events:
                 work.update()
-                progress.update(bar, completed=work.share, rows=work.rows)
+                progress.update(bar, completed=work.share, rows=work.told)
                 if event is not None:
                     whole += event.error is None
                     worst = max(worst, event.exit_code)

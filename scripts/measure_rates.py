@@ -1,4 +1,4 @@
-"""Print the rates of conf/cluster from the logs of a finished run: `python -m scripts.measure_rates results/X`.
+"""Print the rates of conf/cluster from the logs of a run: `python -m scripts.measure_rates results/X`.
 
 The terms of `kvexp.projection` are fitted to the logged seconds by least squares, none of them below 0.
 """
@@ -93,7 +93,9 @@ def _cells(shards: Sequence[tuple[Attempt, Footer]], rate: Rate) -> list[float]:
     columns, wanted = [], []
     for attempt, footer in shards:
         config = attempt.config
-        worlds = len(config["world_ids"]) * len(CHANGES) * (config["attention"]["worlds"] + 1) * config["layers"]
+        worlds = (
+            len(config["world_ids"]) * len(CHANGES) * (config["attention"]["worlds"] + 1) * config["layers"]
+        )
         prefills = len(config["example_ids"]) * prefill_seconds(config["context_tokens"], rate)
         columns.append([footer.rows - worlds, worlds])
         wanted.append(clock(footer.ended_at) - clock(attempt.started_at) - prefills)
