@@ -30,10 +30,7 @@ class Counts:
         return cls(generations=shard.n_rows if isinstance(shard, GenerationShard) else 0)
 
     @property
-    NONE = Counts()
-
-
-def total(self) -> int:
+    def total(self) -> int:
         return self.generations + self.cells + self.worlds
 
     def __add__(self, other: "Counts") -> "Counts":

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import chain
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_every_kind_that_is_there_is_told():
 def test_counts_are_those_of_the_keys():
     """Against the keys themselves, one by one."""
     made = shards(select(["study=demo"], ROOT))
-    keys = [type(key).__name__ for shard in made for key in shard.keys()]
+    keys = [type(key).__name__ for key in chain.from_iterable(shard.keys() for shard in made)]
     names = {"Key": "generations", "CellKey": "cells", "WorldKey": "worlds"}
     counted = Counts(**{kind: keys.count(name) for name, kind in names.items()})
     assert counts_of(made) == counted
