@@ -109,10 +109,10 @@ def submit(
     for note in notes(selection, overrides):
         console.print(printable(note), markup=False)
     where = "" if is_registered else f", unregistered, into {results.relative_to(root)}"
-    to_run = f"{len(todo)} to run{f' ({counts_of(todo)})' if todo else ''}"
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
-        f"{to_run} on cluster={selection.cluster.name}{where}"
+        f"{len(todo)} to run on cluster={selection.cluster.name}{where}"
+        f"{f': {counts_of(todo)}' if todo else ''}"
     )
     if on_slurm and (todo or then_analyze):
         send_all(_sending(selection, root, results, todo, under, overrides, then_analyze), console)

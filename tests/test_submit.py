@@ -20,7 +20,7 @@ from kvexp.config import ClusterConf
 from kvexp.counts import Counts
 from kvexp.launch import load_model
 from kvexp.progress import RowCount, Work
-from kvexp.projection import AROUND
+from kvexp.projection import AFTER, AROUND
 from kvexp.rates import Rate
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project, tiny
@@ -393,8 +393,8 @@ def test_rows_are_counted_as_they_grow(tmp_path):
 def test_the_time_left_is_told_by_expected_minutes_and_not_by_rows(root, tmp_path):
     """Ten rows of the slow shard are worth more than ten of the fast one, though both have as many."""
     slow, fast = project.made(root)
-    # ten times as long in all, the tokens around the context included
-    slow = replace(slow, context_tokens=10 * (fast.context_tokens + AROUND) - AROUND)
+    beside = AROUND + 3 * AFTER  # tokens that are fed whatever the context, three arms being stream
+    slow = replace(slow, context_tokens=10 * (fast.context_tokens + beside) - beside)
     rate = Rate(device="d", dtype="float32", date="2026", command="c", prefill_token_s=0.01, step_s=0.0)
     cluster = ClusterConf(name="c", executor="debug", rates={"tiny": rate})
     logs = [tmp_path / "slow", tmp_path / "fast"]
