@@ -309,14 +309,18 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
+    from kvexp.overrides import refuse_choices
+    from kvexp.prereg.fits import refuse_other_grid
     from kvexp.prereg.home import home_of
     from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    home = home_of(selection, root)
+    refuse_choices("verdicts", parsed.overrides)
+    home = home_of(selection, root, parsed.overrides)
     refuse_unstarted(home.results, parsed.overrides)
+    refuse_other_grid(home, selection)
     command = analysis_command("analysis", home, parsed.registration)
     command += ["--blind"] if parsed.blind else []
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.

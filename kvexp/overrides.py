@@ -37,6 +37,23 @@ def study_words(overrides: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+def refuse_choices(verb: str, overrides: Iterable[str], allowed: Sequence[str] = (), hint: str = "") -> None:
+    """Raises ConfigError for a choice of a part of the study, where a verb is about all of it.
+
+    Args:
+        verb: that was called.
+        overrides: its words.
+        allowed: groups whose choice means something to it.
+        hint: what to say instead.
+    """
+    for word in overrides:
+        group = word.lstrip("+").partition("=")[0]
+        if group in ("suite", "model", "task") and group not in allowed:
+            raise ConfigError(
+                f"{word}: {verb} is about the whole study, no {group} of it: {hint or 'leave it out'}"
+            )
+
+
 def grid_words(overrides: Iterable[str]) -> list[str]:
     """Of these, sorted, what says which rows there are: not the study's name, and no place of a machine."""
     return sorted(

@@ -139,7 +139,8 @@ def _sending(
     then_analyze: bool,
 ) -> Sending:
     made = protocols(selection)
-    words = [word for word in overrides if not word.lstrip("+").startswith(("cluster", "suite="))]
+    # Whoever locks and judges is told its suites, and takes no other choice of a part.
+    words = [w for w in overrides if not w.lstrip("+").startswith(("cluster", "suite=", "model=", "task="))]
     return Sending(
         root,
         results,

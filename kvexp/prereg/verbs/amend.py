@@ -14,7 +14,7 @@ from kvexp.terminal import printable
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Amend one registration, and say which files and shards are others now."""
-    study = opened(parsed)
+    study = opened(parsed, hint="registrations are named by their ids")
     home, names = study.home, study.names
     if len(names) != 1:
         raise ConfigError(f"say which registration is amended: {home.command('amend', 'ID')} --why ...")

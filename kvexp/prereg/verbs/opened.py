@@ -3,11 +3,13 @@
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp.compose import Selection, project_root, select
 from kvexp.errors import ConfigError
+from kvexp.overrides import refuse_choices
 from kvexp.prereg.forms import COPIED
 from kvexp.prereg.home import Home, home_of, refuse_borrowed
 from kvexp.prereg.seal import read_manifest
@@ -22,8 +24,17 @@ class Opened:
     names: list[str]  # of registrations or suites
 
 
-def opened(parsed: argparse.Namespace, copy: bool = False) -> Opened:
-    """`copy`: its registrations are copied beside its results first, to be sealed there."""
+def opened(
+    parsed: argparse.Namespace, copy: bool = False, choices: Sequence[str] = (), hint: str = ""
+) -> Opened:
+    """Read the words of a command.
+
+    Args:
+        parsed: of the command line.
+        copy: its registrations are copied beside its results first, to be sealed there.
+        choices: groups of which the verb takes a part, as `suite`; to choose of others is refused.
+        hint: what to say in place of such a choice.
+    """
     names = [word for word in parsed.overrides if "=" not in word]
     overrides = [word for word in parsed.overrides if "=" in word]
     if not any(word.startswith("study=") for word in overrides):
@@ -32,6 +43,7 @@ def opened(parsed: argparse.Namespace, copy: bool = False) -> Opened:
         overrides.insert(0, f"study={names.pop(0)}")
     root = project_root()
     selection = select(overrides, root)
+    refuse_choices(parsed.called, overrides, choices, hint)
     home = home_of(selection, root, overrides)
     if copy:
         _copy(home, root / "results" / selection.study.name / COPIED)

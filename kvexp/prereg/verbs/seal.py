@@ -20,7 +20,7 @@ SHOWN = 20
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Seal what is named, by default all; parents before their addenda."""
-    study = opened(parsed, copy=parsed.copy)
+    study = opened(parsed, copy=parsed.copy, hint="registrations are named by their ids")
     home = study.home
     wanted = {one.content.id: one for one in named(home, study.names)}
     # A seal that is made again may be in the commit, which then differs from it.

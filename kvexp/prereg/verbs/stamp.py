@@ -21,7 +21,7 @@ from kvexp.terminal import printable
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Stamp the seals and locks that are named, by default all that there are."""
-    study = opened(parsed)
+    study = opened(parsed, hint="seals and locks are named by their ids and suites")
     todo = _todo(study.home, study.names)
     if not todo:
         raise ConfigError(

@@ -6,9 +6,11 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp.compose import Selection
+from kvexp.errors import ConfigError
 from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
+from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
@@ -23,8 +25,11 @@ HOLDS = {True: "holds", False: "FAILS", None: "open"}
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Exit code 4 if a check fails."""
-    study = opened(parsed)
+    study = opened(parsed, choices=[] if parsed.replay is None else ["suite"])
     home = study.home
+    if study.names:
+        raise ConfigError(f"verify is about the whole study, and {study.names[0]!r} is no part: leave it out")
+    refuse_other_grid(home, study.selection)
     found = find(home, named(home, []))
     replayed = None if parsed.replay is None else _replay(study.selection, home, parsed, found)
     evidence = evidence_of(found, replayed)
