@@ -312,6 +312,7 @@ def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.overrides import refuse_choices
     from kvexp.prereg.fits import refuse_other_grid
     from kvexp.prereg.home import home_of
+    from kvexp.prereg.working import print_moved
     from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
@@ -321,6 +322,8 @@ def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     home = home_of(selection, root, parsed.overrides)
     refuse_unstarted(home.results, parsed.overrides)
     refuse_other_grid(home, selection)
+    print_moved(home, Console(stderr=True) if parsed.json else console, parsed.registration)
+    console.file.flush()
     command = analysis_command("analysis", home, parsed.registration)
     command += ["--blind"] if parsed.blind else []
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.

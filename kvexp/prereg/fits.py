@@ -42,7 +42,7 @@ def refuse_other_grid(home: Home, selection: Selection) -> None:
         if changes:
             raise ConfigError(
                 f"{shlex.join(said)} does not fit results/{home.study}, which was {how} otherwise "
-                f"({changes[0]}): leave out what does not fit, or name the results that it made, study.name=NAME"
+                f"({changes[0]}): leave it out, or name the results that it made, study.name=NAME"
             )
 
 

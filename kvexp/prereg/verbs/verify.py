@@ -14,6 +14,7 @@ from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
+from kvexp.prereg.working import print_moved
 from kvexp.records import encode
 from kvexp.shard_log import replace as write
 from kvexp.terminal import printable
@@ -38,6 +39,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.json:
         print((home.results / FILE).read_text(), end="")
     else:
+        print_moved(home, console)
         _print(evidence, console)
     refuse_failing(evidence.checks)
     return 0
