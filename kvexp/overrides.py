@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from kvexp import hub
@@ -11,6 +12,7 @@ from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf, TaskConf, is_folder
 from kvexp.errors import ConfigError, InputError, NotFetched
 from kvexp.families import family_of
+from kvexp.known_words import remember
 
 T = TypeVar("T")
 
@@ -88,6 +90,14 @@ def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:
 def is_renamed(selection: Selection) -> bool:
     """Whether results go to another folder than that of the study's file."""
     return selection.study.name != selection.chosen["study"][0]
+
+
+def remember_words(selection: Selection, root: Path, overrides: Sequence[str]) -> None:
+    """Keep beside the results of a renamed study which words make it."""
+    if is_renamed(selection):
+        name, file = selection.study.name, selection.chosen["study"][0]
+        words = [f"study={file}", f"study.name={name}", *grid_words(overrides)]
+        remember(root / "results" / name, words)
 
 
 def _other_grid(selection: Selection, overrides: Sequence[str]) -> list[str]:

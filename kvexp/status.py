@@ -19,6 +19,7 @@ from kvexp.eta import Progress, eta_minutes
 from kvexp.example_files import example_file, lost
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
+from kvexp.overrides import fetch_command
 from kvexp.prepare import written_ids
 from kvexp.progress import RowCount
 from kvexp.records import Footer, World
@@ -32,6 +33,7 @@ from kvexp.slurm.submissions import Book
 from kvexp.started import GRID
 from kvexp.terminal import printable
 
+FETCH = "`kvexp fetch`"  # as the reasons for missing data say it
 MOST_LINES = 60  # of a table by shard; a longer one is by task
 
 
@@ -97,11 +99,17 @@ class Report:
         }
 
 
-def report(selection: Selection, root: Path, results: Path) -> Report:
-    """Read the files of the chosen shards and ask Slurm, if anything was ever submitted to it."""
+def report(selection: Selection, root: Path, results: Path, overrides: Sequence[str] = ()) -> Report:
+    """Read the files of the chosen shards and ask Slurm, if anything was ever submitted to it.
+
+    `overrides` are the words that made the selection, for the commands that notes name.
+    """
     made = _made(selection, results)
     slurm = standing(Book(root, results))
     rows = [_with_slurm(row, slurm) for row in _statuses(selection, results, made)]
+    if any(FETCH in row.note for row in rows):
+        command = f"`{fetch_command(selection, overrides)}`"
+        rows = [replace(row, note=row.note.replace(FETCH, command)) for row in rows]
     folders = [(folder_of(results, shard), shard.log) for shard in made]
     healthy = [place for place, row in zip(folders, rows, strict=True) if row.state != "broken"]
     progress = [
@@ -231,7 +239,7 @@ def _waits_for(flight: Flight) -> str:
     reason = flight.entry.reason
     if "held" in reason.lower():
         job_id = flight.entry.job_id.partition("_")[0]
-        return f"Slurm holds it ({reason}): scontrol release {job_id}, or kvexp cancel and submit again"
+        return f"Slurm holds it ({reason}): scontrol release {job_id}, or cancel it and submit again"
     usual = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Dependency")
     return "" if reason in usual else f"queued, and waits: {reason}"
 

@@ -19,7 +19,7 @@ from kvexp.example_files import lost
 from kvexp.grid import chosen, protocols, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.missing import Lacks, lines, missing, summary
-from kvexp.overrides import fetch_command, notes, refuse_lent
+from kvexp.overrides import fetch_command, notes, refuse_lent, remember_words
 from kvexp.prepare import write_examples, write_grid
 from kvexp.prereg.chain import UNREGISTERED
 from kvexp.prereg.gate import gate
@@ -74,7 +74,8 @@ def submit(
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
-    under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
+    home = home_of(selection, root, overrides)
+    under = gate(home, wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
     todo = [s for s in wanted if not is_complete(results, s)]
     open_ids = {s.shard_id for s in todo}
@@ -83,7 +84,8 @@ def submit(
     if then_analyze and not (on_slurm and is_registered):
         raise ConfigError(
             "--then-analyze submits a job of its own: it needs a cluster with executor: slurm, and no "
-            "--unregistered (elsewhere, say `kvexp lock` and `kvexp verdicts` afterwards)"
+            f"--unregistered (elsewhere, say `{home.command('lock')}` and `{home.command('verdicts')}` "
+            "afterwards)"
         )
     if on_slurm:
         refuse_absent()
@@ -100,6 +102,8 @@ def submit(
     refuse_other_weights(results, made, todo)
     gone = lost(results, wanted)
     write_grid(results, made, left_out)
+    if is_registered:
+        remember_words(selection, root, overrides)
     write_examples(results, wanted, launch.tokenizers(selection))
     _refuse_others(results, [s for s in wanted if s.shard_id not in open_ids], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):

@@ -64,7 +64,8 @@ def moved(home: Home, chosen: Path | None = None) -> list[Moved]:
     `chosen`: the folder given as `--registration`, instead of the study's.
     """
     judging: dict[str, Path] = {}
-    for folder in (home.results / LOCKED, home.results / COPIED):
+    # A folder that was given stands in for the copy beside the results, not for what was locked.
+    for folder in [home.results / LOCKED, *([home.results / COPIED] if chosen is None else [])]:
         for path in sorted(folder.glob("*.toml")):
             judging.setdefault(path.stem, folder)
     return [
@@ -88,7 +89,7 @@ def _working(home: Home, judge: Path, chosen: Path | None) -> list[Path]:
 def _moved(home: Home, name: str, judge: Path, folder: Path) -> Moved | None:
     there, here = judge / f"{name}.toml", folder / f"{name}.toml"
     digest = sha256(judge, there.name)
-    if digest in (ABSENT, sha256(folder, here.name)):
+    if digest in (ABSENT, sha256(folder, here.name)) or (folder != home.folder and not here.exists()):
         return None
     fields = tuple(changes(there, here)) if here.exists() else ("it is missing",)
     todo = _todo(home, name, judge, folder)
@@ -100,15 +101,12 @@ def _todo(home: Home, name: str, judge: Path, folder: Path) -> str:
     restore = f"to restore it: {shlex.join(['cp', there, here])}"
     if folder != home.folder:  # no seal is kept there, so there is nothing to amend
         own = _named(home, home.folder / f"{name}.toml")
-        return f"{restore}; a change that is meant is made in {own} and amended there: {_amend(home, name)}"
+        amend = home.amend_command(name)
+        return f"{restore}; a change that is meant is made in {own} and amended there: {amend}"
     again = home.command("lock", *_locked_suites(home, judge / f"{name}.toml"), "--again")
     if _is_amended(judge, folder, name):
         return f"it was amended after the lock; to be judged by the amendment: {again}"
-    return f"{restore}; or, if the change is meant: {_amend(home, name)}, then {again}"
-
-
-def _amend(home: Home, name: str) -> str:
-    return home.command("amend", name, "--why", "WHY", "--data-seen", "WHAT")
+    return f"{restore}; or, if the change is meant: {home.amend_command(name)}, then {again}"
 
 
 def _locked_suites(home: Home, registration: Path) -> list[str]:

@@ -25,7 +25,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     todo = _todo(study.home, study.names)
     if not todo:
         raise ConfigError(
-            f"study {study.home.study} has no seal and no lock yet: {study.home.command('seal')}"
+            f"study {study.home.study} has no seal and no lock yet: {study.home.seal_command()}"
         )
     if (parsed.reply or parsed.witness) and len(todo) > 1:
         option = "--reply" if parsed.reply else "--witness"
