@@ -10,6 +10,7 @@ from kvexp.errors import ConfigError
 from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
+from kvexp.prereg.existing import told
 from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import Home, named
@@ -64,7 +65,7 @@ def _print(evidence: Evidence, console: Console) -> None:
     for seal in evidence.seals:
         digest = "not sealed" if seal.seal is None else f"seal {seal.seal[:12]}"
         console.print(
-            Text(f"{seal.id}  {digest}; existing data: {seal.existing_data}; {printable(seal.title)}")
+            Text(f"{seal.id}  {digest}; existing data: {told(seal.existing_data)}; {printable(seal.title)}")
         )
         for one in seal.stamps:
             console.print(Text(f"   {one.time} by {printable(one.witness)} ({KINDS[one.kind]})"))
