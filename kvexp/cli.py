@@ -220,7 +220,8 @@ def _add_registration_verbs(add: Any, as_json: argparse.ArgumentParser) -> None:
     text = "Check seals, stamps, attempts and locks."
     verify = add("verify", _registration("verify"), text, ONE, _overrides(), as_json)
     verify.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
-    verify.add_argument("--seed", type=int, metavar="S", help="chooses these rows; default: a random one")
+    verify.add_argument("--decode", type=int, metavar="M", help="answer M examples again, with all arms")
+    verify.add_argument("--seed", type=int, metavar="S", help="chooses what is replayed; default: random")
     one_id = _overrides("one registration by its id")
     amend = add(
         "amend",

@@ -14,6 +14,7 @@ from kvexp.prereg.forms import (
     Evidence,
     LockEvidence,
     Look,
+    Regenerated,
     SealEvidence,
     Stamp,
     vouched,
@@ -83,8 +84,25 @@ def _full(found: Evidence) -> Iterator[str]:
             f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
         )
         yield from _line(f"  {HOLDS[again.holds]}: ", words)
+    if found.regenerated is not None:
+        yield from _regenerated(found.regenerated)
     for sentence in found.cannot:
         yield from _line("  cannot be excluded: ", sentence)
+
+
+def _regenerated(again: Regenerated) -> Iterator[str]:
+    stack = "the software of the attempts" if again.same_stack else "other software than the attempts'"
+    words = (
+        f"all {again.rows:,} rows of {again.examples:,} of {again.of:,} random examples were answered again "
+        f"on {stack}: {again.equal:,} are the same in every digit, {again.texts_equal:,} texts are the same, "
+        f"{again.near_ties:,} part at a near-tie"
+    )
+    yield from _line(f"  {HOLDS[again.holds]}: ", words)
+    for one in again.disagreements:
+        yield from _line("     disagrees: ", one)
+    if again.failed or again.missing:
+        left = f"{again.failed:,} examples that failed, {again.missing:,} that lack rows"
+        yield from _line("     left out: ", left)
 
 
 def _seal(seal: SealEvidence) -> Iterator[str]:

@@ -1,17 +1,19 @@
 """What no file can exclude: said in the evidence of every study, in plain sentences."""
 
 from collections.abc import Iterator
+from math import comb
 
 from kvexp.prereg.authorities import TO_ADD
 from kvexp.prereg.evidence import Found
 from kvexp.prereg.existing import told
-from kvexp.prereg.forms import Stamp
+from kvexp.prereg.forms import Regenerated, Stamp
 
 
-def cannot_exclude(found: Found) -> Iterator[str]:
+def cannot_exclude(found: Found, regenerated: Regenerated | None = None) -> Iterator[str]:
     """What a reader must take on trust, whatever the checks say."""
     yield from _of_the_author(found)
     yield from _of_logs(found)
+    yield from _of_answers(found, regenerated)
     yield from _of_stamps(found)
     yield (
         "These checks and verdicts are computed on a machine of the author: a Python or a kvexp that was "
@@ -48,12 +50,46 @@ def _of_logs(found: Found) -> Iterator[str]:
         "shows them. A shard that is run again draws the same keep sets, but other hardware may answer "
         "otherwise, and the better answer may have been kept."
     )
-    yield (
-        "A replay vouches for the keep sets of random arms and for the scores of logged texts; texts, "
-        "certificates and log-probabilities are the logs' word until some rows are generated again."
-    )
     if any(lock.manifest is not None and lock.grade < 2 for lock in found.locks.values()):
         yield "No third party vouches for the time of the locks: logs may have been changed and locked again."
+
+
+def _of_answers(found: Found, regenerated: Regenerated | None) -> Iterator[str]:
+    if regenerated is None:
+        command = found.home.command("verify", "--decode", "M")
+        yield (
+            "A replay of keep sets vouches for those of random arms and for the scores of texts; texts, "
+            "certificates and log-probabilities are the logs' word until examples are answered again "
+            f"({command})."
+        )
+        return
+    most = most_unseen(regenerated.examples, regenerated.of)
+    yield (
+        f"Of {regenerated.of:,} examples {regenerated.examples:,} were answered again; texts, certificates "
+        f"and log-probabilities of the others are the logs' word. Had more than {most:,} been forged, "
+        "such a draw would have met one of them 19 times in 20, if whoever forged them did not choose the "
+        "seed: choose your own."
+    )
+    if regenerated.failed or regenerated.missing:
+        yield (
+            f"{regenerated.failed:,} examples that failed and {regenerated.missing:,} that lack rows have no "
+            "answers to compare."
+        )
+    if not regenerated.same_stack:
+        yield (
+            "Answering again ran on other software than the attempts': texts that were exchanged from a "
+            "near-tie on, and numbers that were changed by less than software changes them, are not found "
+            "there; on the software that the attempts state they are."
+        )
+    yield "Seconds are never compared: times and costs are the logs' word."
+
+
+def most_unseen(drawn: int, of: int) -> int:
+    """The largest number of forged examples that a draw of some misses with a chance of 5 % or more."""
+    most = 0
+    while most < of and 20 * comb(of - most - 1, drawn) >= comb(of, drawn):
+        most += 1
+    return most
 
 
 def _of_stamps(found: Found) -> Iterator[str]:

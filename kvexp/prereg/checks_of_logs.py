@@ -5,14 +5,20 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvexp.prereg.attempts import FOREIGN_ANCHOR, broken_chains
+from kvexp.prereg.checks_of_answers import answers_check
 from kvexp.prereg.evidence import Found, read_lock
-from kvexp.prereg.forms import LOOKS, AttemptEvidence, Check, LockEvidence, Replayed, all_hold
+from kvexp.prereg.forms import LOOKS, AttemptEvidence, Check, LockEvidence, Regenerated, Replayed, all_hold
 from kvexp.prereg.lock import LockFiles
 from kvexp.prereg.seal import read_bytes
 from kvexp.questions import asked_of, questions_digest
 
 
-def of_logs(found: Found, attempts: list[AttemptEvidence], replay: Replayed | None) -> Iterator[Check]:
+def of_logs(
+    found: Found,
+    attempts: list[AttemptEvidence],
+    replay: Replayed | None,
+    regenerated: Regenerated | None = None,
+) -> Iterator[Check]:
     """Every check of what was run, in the order of the story: attempts, locks, looks, replay."""
     yield _counting(attempts)
     broken = broken_chains(found.attempts)
@@ -25,6 +31,8 @@ def of_logs(found: Found, attempts: list[AttemptEvidence], replay: Replayed | No
     yield _looks(found)
     if replay is not None:
         yield _replayed(replay)
+    if regenerated is not None:
+        yield answers_check(regenerated)
 
 
 def _counting(attempts: list[AttemptEvidence]) -> Check:

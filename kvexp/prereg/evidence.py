@@ -20,6 +20,7 @@ from kvexp.prereg.forms import (
     Lock,
     LockEvidence,
     Look,
+    Regenerated,
     Replayed,
     SealEvidence,
     Stamp,
@@ -260,7 +261,7 @@ def _read(found: Found) -> dict[str, str]:
     return {**digests, **judged.authorities({one.trust for one in found.stamps})}
 
 
-def evidence_of(found: Found, replay: Replayed | None) -> Evidence:
+def evidence_of(found: Found, replay: Replayed | None, regenerated: Regenerated | None = None) -> Evidence:
     """All of it, with the sentences."""
     from kvexp.prereg.cannot import cannot_exclude
     from kvexp.prereg.checks import sentences
@@ -278,6 +279,7 @@ def evidence_of(found: Found, replay: Replayed | None) -> Evidence:
         locks=list(found.locks.values()),
         looks=found.looks,
         replay=replay,
-        checks=list(sentences(found, attempts, replay)),
-        cannot=list(cannot_exclude(found)),
+        checks=list(sentences(found, attempts, replay, regenerated)),
+        cannot=list(cannot_exclude(found, regenerated)),
+        regenerated=regenerated,
     )

@@ -222,6 +222,25 @@ class Replayed(Form, frozen=True, kw_only=True):
     disagreements: list[str]
 
 
+class Regenerated(Form, frozen=True, kw_only=True):
+    """Every arm of some examples, chosen at random, answered again with the model."""
+
+    examples: Count
+    of: Count  # examples whose rows are all in the logs
+    failed: Count  # left out: the last try failed, so there is no answer
+    missing: Count  # left out: rows are missing
+    seed: Count  # of the choice of examples
+    rows: Count
+    equal: Count  # in every field that no clock decides
+    keep_sets_equal: Count
+    texts_equal: Count
+    near_ties: Count  # texts that part where two tokens were nearly as likely, on other software
+    largest: dict[str, float]  # difference of each signal that can be compared, over max(1, its size)
+    same_stack: bool  # the versions, device and dtype of the attempts
+    holds: bool
+    disagreements: list[str]
+
+
 class Check(Form, frozen=True, kw_only=True):
     """One sentence of the evidence."""
 
@@ -237,7 +256,8 @@ def all_hold(name: str, problems: list[str], words: str) -> Check:
     return Check(name=name, holds=not problems, words=said)
 
 
-class Evidence(Record, frozen=True, kw_only=True, tag="evidence/2"):
+# A default is for a field that older evidence lacks: left out where it is null, so that it keeps its bytes.
+class Evidence(Record, frozen=True, kw_only=True, omit_defaults=True, tag="evidence/2"):
     """All that `kvexp verify` found. No clock and no path of the machine is in it."""
 
     study: Id
@@ -252,3 +272,4 @@ class Evidence(Record, frozen=True, kw_only=True, tag="evidence/2"):
     replay: Replayed | None
     checks: list[Check]
     cannot: list[str]  # what no file can exclude
+    regenerated: Regenerated | None = None

@@ -5,7 +5,6 @@ give; and what it says that it scored must be what its text scores.
 """
 
 import heapq
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from kvexp.prereg.forms import Replayed
 from kvexp.prereg.grid_change import other_words
 from kvexp.prereg.home import Home
 from kvexp.prereg.replay_compare import compare_all
-from kvexp.prereg.replay_rows import Logged, random_rows, refuse_unknown_shards, ticket
+from kvexp.prereg.replay_rows import Logged, random_rows, random_seed, refuse_unknown_shards, ticket
 from kvexp.prereg.replay_scores import wrong_scores
 from kvexp.prereg.replay_summary import summary
 from kvexp.replay.model import Loaded
@@ -32,16 +31,25 @@ def replay_study(
 
     `anchors`: by suite, what its seal's time stamp gives; suites without a seal go by their attempts' word.
     """
+    words = other_words(home, [one.content.id for one in home.registrations()])
+    return replay(home.results, chosen_shards(selection), n, seed, loader(selection), anchors, words)
+
+
+def chosen_shards(selection: Selection) -> list[GenerationShard]:
+    """All shards of the chosen suites that answer."""
+    made = [s for s in shards(selection, "leave_out") if s.suite in selection.chosen["suite"]]
+    return [s for s in made if isinstance(s, GenerationShard)]
+
+
+def loader(selection: Selection) -> Callable[[ModelConf], Loaded]:
+    """Loads the models of a study on the device of its cluster."""
     device = selection.cluster.device
 
     def load(model: ModelConf) -> Loaded:
         loaded: Loaded = load_model(model_source(model), model.dtype, device, model.revision)
         return loaded
 
-    made = [s for s in shards(selection, "leave_out") if s.suite in selection.chosen["suite"]]
-    words = other_words(home, [one.content.id for one in home.registrations()])
-    generations = [s for s in made if isinstance(s, GenerationShard)]
-    return replay(home.results, generations, n, seed, load, anchors, words)
+    return load
 
 
 def replay(
@@ -64,10 +72,7 @@ def replay(
     """
     if n < 1:
         raise ConfigError(f"a replay needs at least 1 row, got {n}")
-    if seed is not None and seed < 0:
-        raise ConfigError(f"the seed of a replay is at least 0, got {seed}")
-    if seed is None:
-        seed = int.from_bytes(os.urandom(6), "big")
+    seed = random_seed(seed)
     refuse_unknown_shards(results, made, words)
     chosen: list[Logged] = []
     of = 0

@@ -73,7 +73,7 @@ def _compare_prompt(
 ) -> Iterator[Compared]:
     shard, attempt = rows[0].shard, rows[0].attempt
     anchor = anchors.get(shard.suite, attempt.anchor)
-    with _threads(attempt.threads):
+    with threads_of(attempt.threads):
         planned = plans(shard, anchor, family, question, [one.arm for one in rows], loaded)
     same_stack = is_same_stack(shard, attempt, loaded)
     for one, plan in zip(rows, planned, strict=True):
@@ -81,7 +81,7 @@ def _compare_prompt(
 
 
 @contextmanager
-def _threads(number: int) -> Iterator[None]:
+def threads_of(number: int) -> Iterator[None]:
     """As many threads as the attempt had: they decide the order of sums, and so the last bit of a score."""
     before = torch.get_num_threads()
     torch.set_num_threads(min(max(1, number), THREADS))

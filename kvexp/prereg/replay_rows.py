@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvexp.errors import IntegrityError
+from kvexp.errors import ConfigError, IntegrityError
 from kvexp.prereg.grid_change import config_changes
 from kvexp.records import Attempt, Generation
 from kvexp.replay.arm import Arm
@@ -27,12 +28,21 @@ class Logged:
     def place(self) -> str:
         row = self.row
         where = f"{row.suite} {row.model} {row.task} {row.example_id}"
-        return f"{where} {row.arm} {row.condition} {row.budget:g} seed {row.seed}"
+        axes = (row.condition, None if row.budget is None else f"{row.budget:g}")
+        said = [row.arm, *(axis for axis in axes if axis is not None)]
+        return " ".join([where, *said, *([] if row.seed is None else [f"seed {row.seed}"])])
 
 
 def ticket(seed: int, row: Generation) -> bytes:
     """The rows with the smallest tickets are chosen: a random sample that no order of files changes."""
     return hashlib.sha256(json.dumps(["replay", seed, *row.key]).encode()).digest()
+
+
+def random_seed(given: int | None) -> int:
+    """The seed that chooses what is replayed: a given one, or one from the operating system."""
+    if given is not None and given < 0:
+        raise ConfigError(f"the seed of a replay is at least 0, got {given}")
+    return int.from_bytes(os.urandom(6), "big") if given is None else given
 
 
 def refuse_unknown_shards(results: Path, made: list[GenerationShard], words: str) -> None:
@@ -48,7 +58,12 @@ def refuse_unknown_shards(results: Path, made: list[GenerationShard], words: str
 
 
 def random_rows(results: Path, shard: GenerationShard, words: str) -> Iterator[Logged]:
-    """The rows of a shard whose keep sets depend on the anchor.
+    """The rows of a shard whose keep sets depend on the anchor. Raises IntegrityError as `logged` does."""
+    return (one for one in logged(results, shard, words)[0] if _is_drawn(one.arm))
+
+
+def logged(results: Path, shard: GenerationShard, words: str) -> tuple[list[Logged], set[str]]:
+    """All rows of a shard, and the ids of examples whose last try failed.
 
     Raises IntegrityError for a row that the shard does not expect, and for an attempt that was configured
     otherwise; `words`: what the command lacks, or nothing.
@@ -65,6 +80,7 @@ def random_rows(results: Path, shard: GenerationShard, words: str) -> Iterator[L
             )
     expected = set(shard.keys())
     arms = {(a.name, a.condition, a.budget, a.seed): a for a in shard.places()}
+    found = []
     for key, row in state.rows.items():
         if not isinstance(row, Generation) or key not in expected:
             raise IntegrityError(
@@ -72,8 +88,8 @@ def random_rows(results: Path, shard: GenerationShard, words: str) -> Iterator[L
                 f"({' '.join(map(str, key))}): restore the log"
             )
         arm = arms[row.arm, row.condition, row.budget, row.seed]
-        if _is_drawn(arm):
-            yield Logged(shard, attempts[row.attempt], arm, row)
+        found.append(Logged(shard, attempts[row.attempt], arm, row))
+    return found, {one.example_id for one in state.failed}
 
 
 def _is_drawn(arm: Arm) -> bool:

@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 
-from tests.prereg import ceremony
+from kvexp.replay.model import load
+from tests import project
+from tests.prereg import ceremony, logs
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,32 @@ def unlocked(locked):
     """Sealed, stamped and run."""
     shutil.rmtree(locked / "results/mini/locks")
     return locked
+
+
+@pytest.fixture(scope="session")
+def loaded(tiny_folder):
+    return load(tiny_folder, "float32")
+
+
+@pytest.fixture(scope="session")
+def shards(tmp_path_factory, tiny_folder):
+    return project.made(project.make(tmp_path_factory.mktemp("replay") / "project", tiny_folder))
+
+
+@pytest.fixture(scope="session")
+def honest(tmp_path_factory, shards, loaded):
+    """A complete results folder under an anchor."""
+    results = tmp_path_factory.mktemp("honest")
+    logs.run(results, shards, loaded)
+    return results
+
+
+@pytest.fixture
+def results(tmp_path, honest, shards):
+    """A copy to forge."""
+    for shard in shards:
+        folder = logs.folder_of(tmp_path, shard)
+        folder.mkdir(parents=True)
+        for path in logs.folder_of(honest, shard).iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+    return tmp_path

@@ -20,99 +20,30 @@ from kvexp.prereg.replay import replay
 from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.replay_summary import wilson
 from kvexp.prereg.stack import is_same_stack
-from kvexp.records import Generation, Reader, encode
+from kvexp.records import encode
 from kvexp.replay.model import load
 from kvexp.replay.probe import PLACES
-from kvexp.shard import Place, Under, run_shard
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import planted, project
+from tests.prereg.logs import (
+    elsewhere,
+    folder_of,
+    forge,
+    is_poisson,
+    log_of,
+    read,
+    restate,
+    rewrite,
+    run,
+    with_fields,
+)
 
-ANCHOR = "a" * 64
 POISSON = 4 * 4  # rows of the study: 4 examples, 2 conditions, 2 seeds
-read = Reader[Generation](Generation)
-
-
-@pytest.fixture(scope="module")
-def loaded(tiny_folder):
-    return load(tiny_folder, "float32")
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory, tiny_folder):
-    return project.made(project.make(tmp_path_factory.mktemp("replay") / "project", tiny_folder))
-
-
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory, shards, loaded):
-    """A complete results folder under an anchor."""
-    results = tmp_path_factory.mktemp("honest")
-    run(results, shards, loaded)
-    return results
-
-
-@pytest.fixture
-def results(tmp_path, honest, shards):
-    """A copy to forge."""
-    for shard in shards:
-        folder = folder_of(tmp_path, shard)
-        folder.mkdir(parents=True)
-        for path in folder_of(honest, shard).iterdir():
-            (folder / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
-def folder_of(results, shard):
-    return results / shard.suite / shard.shard_id
-
-
-def run(results, shards, loaded, anchor=ANCHOR):
-    for shard in shards:
-        place = Place(folder_of(results, shard), Under(anchor=anchor), (None, None), "cpu")
-        run_shard(shard, place, lambda: loaded)
 
 
 def replayed(results, shards, loaded, n=100, seed=1):
     made = replay(results, shards, n, seed, lambda model: loaded)
     return msgspec.json.decode(msgspec.json.encode(made), type=Replayed)  # as evidence.json takes it
-
-
-def log_of(results, shard):
-    return [read(line) for line in (folder_of(results, shard) / GENERATIONS).read_bytes().splitlines()]
-
-
-def is_poisson(row):
-    return row.arm == "poisson"
-
-
-def forge(results, shard, change, only=is_poisson, count=1):
-    """Change the first rows of a shard that fit, and close it again as if nothing had happened."""
-    rows, left = [], count
-    for row in log_of(results, shard):
-        if left and only(row):
-            row, left = change(row), left - 1
-        rows.append(row)
-    assert left == 0
-    rewrite(results, shard, rows)
-
-
-def rewrite(results, shard, rows):
-    folder = folder_of(results, shard)
-    (folder / GENERATIONS).write_bytes(b"".join(encode(row) + b"\n" for row in rows))
-    planted.close(folder)
-
-
-def with_fields(**fields):
-    return lambda row: msgspec.structs.replace(row, **fields)
-
-
-def restate(results, shards, **changes):
-    for shard in shards:
-        planted.restate(folder_of(results, shard) / "attempt-001.json", **changes)
-
-
-def elsewhere(results, shards):
-    """As if the attempts had run on other software."""
-    restate(results, shards, versions={**provenance.versions(), "torch": "2.0.0"})
 
 
 # Honest logs ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
 from kvexp.prereg.existing import told
 from kvexp.prereg.fits import refuse_other_grid
-from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
+from kvexp.prereg.forms import WITNESSED, Evidence, Regenerated, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
 from kvexp.prereg.working import print_moved
@@ -27,14 +27,14 @@ HOLDS = {True: "holds", False: "FAILS", None: "open"}
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Exit code 4 if a check fails."""
-    study = opened(parsed, choices=[] if parsed.replay is None else ["suite"])
+    is_run = parsed.replay is not None or parsed.decode is not None
+    study = opened(parsed, choices=["suite"] if is_run else [])
     home = study.home
     if study.names:
         raise ConfigError(f"verify is about the whole study, and {study.names[0]!r} is no part: leave it out")
     refuse_other_grid(home, study.selection)
     found = find(home, named(home, []))
-    replayed = None if parsed.replay is None else _replay(study.selection, home, parsed, found)
-    evidence = evidence_of(found, replayed)
+    evidence = evidence_of(found, *_replay(study.selection, home, parsed, found))
     home.results.mkdir(parents=True, exist_ok=True)
     write(home.results / FILE, encode(evidence) + b"\n")
     if parsed.json:
@@ -46,8 +46,15 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _replay(selection: Selection, home: Home, parsed: argparse.Namespace, found: Found) -> Replayed:
+def _replay(
+    selection: Selection, home: Home, parsed: argparse.Namespace, found: Found
+) -> tuple[Replayed | None, Regenerated | None]:
+    """Keep sets and answers that were made again, as far as that was asked for."""
+    if parsed.replay is None and parsed.decode is None:
+        return None, None
     from kvexp.prereg.replay import replay_study
+    from kvexp.prereg.replay_answers import answer_study
+    from kvexp.prereg.replay_rows import random_seed
 
     anchors = {
         suite: found.seals[one.content.id].anchor
@@ -55,7 +62,13 @@ def _replay(selection: Selection, home: Home, parsed: argparse.Namespace, found:
         for suite in one.content.suites
         if found.seals[one.content.id].seal is not None
     }
-    return replay_study(selection, home, parsed.replay, parsed.seed, anchors)
+    seed = random_seed(parsed.seed)
+    kept = answered = None
+    if parsed.replay is not None:
+        kept = replay_study(selection, home, parsed.replay, seed, anchors)
+    if parsed.decode is not None:
+        answered = answer_study(selection, home, parsed.decode, seed, anchors)
+    return kept, answered
 
 
 def _print(evidence: Evidence, console: Console) -> None:

@@ -1,0 +1,43 @@
+"""How far an answer on other software may lie from the logged one, as measured with the embedded model."""
+
+from dataclasses import dataclass
+
+HALF = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Allowed differences, over max(1, size of the number).
+
+    Attributes:
+        evicting: of signals that exist when tokens are evicted.
+        deciding: of signals read while the same answer is decoded.
+        tie: of logits: the gap between the two largest within which the choice may turn.
+    """
+
+    evicting: float
+    deciding: float
+    tie: float
+
+
+# By dtype: with equal keep sets, and where single tokens of them differ, as rounding of scores can make them.
+EQUAL = {
+    "float32": Tolerance(evicting=1e-4, deciding=1e-3, tie=1e-3),
+    HALF: Tolerance(evicting=0.02, deciding=0.5, tie=0.5),
+}
+MOVED = {
+    "float32": Tolerance(evicting=1e-3, deciding=0.05, tie=0.1),
+    HALF: Tolerance(evicting=0.05, deciding=0.5, tie=0.5),
+}
+PARTED = {"float32": 0.05, HALF: 0.5}  # the largest share of rows whose texts part at near-ties
+
+
+def tolerance(dtype: str, keep_sets_equal: bool) -> Tolerance:
+    """Of a row; float16 has more digits than bfloat16, and its tolerance."""
+    by_dtype = EQUAL if keep_sets_equal else MOVED
+    return by_dtype.get(dtype, by_dtype[HALF])
+
+
+def most_parted(dtype: str, rows: int) -> float:
+    """How many of `rows` texts may part at near-ties; one always may."""
+    return max(1.0, PARTED.get(dtype, PARTED[HALF]) * rows)
