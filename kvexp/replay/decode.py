@@ -34,7 +34,58 @@ def feed_suffix(loaded: Loaded, cache: GroupCache, prompt: Prompt, streams: int)
     cache.rows = everyone
 
 
-@torch.inference_mode()
+class Decoding:
+    """Greedy answers of the arms of a cache, one token a step.
+
+    `prefilled` names arms whose first answer token comes from the full prefill: their last prompt token
+    is put into the cache as the prefill saw it.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        cache: GroupCache,
+        prompt: Prompt,
+        prefilled: tuple[Prefill, slice] | None = None,
+    ) -> None:
+        self.cache = cache
+        self._loaded, self._prefilled = loaded, prefilled
+        arms = cache.rows.stop
+        self._stop = torch.tensor(sorted(loaded.stop_ids), dtype=torch.long, device=loaded.device)
+        self._ids = prompt.ids[-1:].to(loaded.device).expand(arms, 1)
+        self._position = prompt.n - 1
+        self._stopped = torch.zeros(arms, dtype=torch.bool, device=loaded.device)
+        self._steps: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One token for every arm."""
+        cache = self.cache
+        logits = forward(self._loaded.model, self._ids, self._position, cache)
+        if not self._steps and self._prefilled is not None:
+            logits[self._prefilled[1]] = self._prefilled[0].logits
+            _overwrite_last_token(cache, *self._prefilled)
+        cache.advance(1)
+        if cache.signals is not None:
+            cache.signals.step += 1
+        token = logits.argmax(-1)
+        best = logits.topk(2, dim=-1).values
+        logprob = logits.gather(-1, token[:, None])[:, 0] - logits.logsumexp(-1)
+        self._steps.append((token, logprob, best[:, 0] - best[:, 1]))
+        self._stopped |= torch.isin(token, self._stop)
+        self._ids = token[:, None]
+        self._position += 1
+
+    @property
+    def finished(self) -> bool:
+        """Whether every arm has stopped."""
+        return bool(self._stopped.all())
+
+    def answers(self) -> list[Decoded]:
+        """What was decoded so far, by arm."""
+        return _by_arm(self._steps, self._loaded.stop_ids)
+
+
 def decode(
     loaded: Loaded,
     cache: GroupCache,
@@ -42,33 +93,13 @@ def decode(
     max_new_tokens: int,
     prefilled: tuple[Prefill, slice] | None = None,
 ) -> list[Decoded]:
-    """Feed the last prompt token, then greedy tokens, to all arms until each has stopped.
-
-    `prefilled` names arms whose first answer token comes from the full prefill: their last prompt token
-    is put into the cache as the prefill saw it.
-    """
-    arms = cache.rows.stop
-    stop = torch.tensor(sorted(loaded.stop_ids), dtype=torch.long, device=loaded.device)
-    ids = prompt.ids[-1:].to(loaded.device).expand(arms, 1)
-    stopped = torch.zeros(arms, dtype=torch.bool, device=loaded.device)
-    steps: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-    for step in range(max_new_tokens):
-        logits = forward(loaded.model, ids, prompt.n - 1 + step, cache)
-        if step == 0 and prefilled is not None:
-            logits[prefilled[1]] = prefilled[0].logits
-            _overwrite_last_token(cache, *prefilled)
-        cache.advance(1)
-        if cache.signals is not None:
-            cache.signals.step += 1
-        token = logits.argmax(-1)
-        best = logits.topk(2, dim=-1).values
-        logprob = logits.gather(-1, token[:, None])[:, 0] - logits.logsumexp(-1)
-        steps.append((token, logprob, best[:, 0] - best[:, 1]))
-        stopped |= torch.isin(token, stop)
-        if bool(stopped.all()):
+    """Feed the last prompt token, then greedy tokens, to all arms until each has stopped."""
+    decoding = Decoding(loaded, cache, prompt, prefilled)
+    for _ in range(max_new_tokens):
+        decoding.step()
+        if decoding.finished:
             break
-        ids = token[:, None]
-    return _by_arm(steps, loaded.stop_ids)
+    return decoding.answers()
 
 
 def _overwrite_last_token(cache: GroupCache, prefill: Prefill, rows: slice) -> None:
