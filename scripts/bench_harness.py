@@ -1,8 +1,8 @@
 """How fast is the replay harness? One table of ratios from one run, against the peers' one arm at a time.
 
-    python scripts/bench_harness.py                    # the embedded model, real weights (minutes on two cores)
+    python scripts/bench_harness.py                    # the embedded model, real weights, some minutes
     python scripts/bench_harness.py --paper            # also the paper's architectures, random weights
-    python scripts/bench_harness.py --only steps,prefill --json out.json
+    python scripts/bench_harness.py --only steps,prefill --threads 1 --clock cpu --json out.json
 
 Ratios are medians of interleaved repeats, without the first; absolute times are the machine's, which may
 be shared. On a CPU the paper's architectures are a few layers deep (`--layers`), and the table says so.
@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import torch
 
-from scripts.benching import measures
+from scripts.benching import measures, timing
 from scripts.benching.measures import Row
 from scripts.benching.setting import ARCHITECTURES, Setting, embedded, endless, grid, random_weights
 
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     if parsed.threads:
         torch.set_num_threads(parsed.threads)
+    timing.use(parsed.clock)
     rows = []
     for setting in _settings(parsed):
         for row in measure(setting, parsed.only, parsed.repeats):
@@ -48,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default=None, help="default: float32 on a CPU, bfloat16 elsewhere")
     parser.add_argument("--threads", type=int, help="of torch (default: as many as it takes)")
+    parser.add_argument("--clock", choices=sorted(timing.CLOCKS), default="wall")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=2048, help="of the embedded model's context")
     parser.add_argument("--new-tokens", type=int, default=32, help="of an answer")

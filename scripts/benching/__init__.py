@@ -1,1 +1,1 @@
-"""What scripts/bench_harness.py and scripts/gpu_check.py measure, and the peers' way that they compare with."""
+"""What bench_harness.py and gpu_check.py measure, and the peers' way that they compare with."""
