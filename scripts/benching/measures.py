@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from kvexp.budget import slots
 from kvexp.replay.arm import Arm
-from kvexp.replay.cache import GroupCache, Kept
+from kvexp.replay.cache import BatchCache, Block
 from kvexp.replay.decode import Decoding
 from kvexp.replay.harness import Planned, answer_all, plan_all
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.signals import StepSignals
+from kvexp.replay.store import Kept
 from scripts.benching import baseline, phases
 from scripts.benching.setting import Setting, draw, same_design
 from scripts.benching.timing import interleaved, peak_bytes, ratio, seconds
@@ -49,12 +50,14 @@ def group(
 ) -> Decoding:
     """A group of arms ready to decode."""
     kept = [Kept(p.plan.kept_LKN, p.plan.pi_LKN, p.arm.estimator == "hajek") for p in planned]
-    cache = GroupCache(state, kept, setting.new_tokens)
+    block = Block(state, kept, setting.new_tokens)
     if entropy:
         span = slice(0, len(planned) if certificate else 0)
         loaded = setting.loaded
-        cache.signals = StepSignals(setting.protocol, span, len(planned), loaded.query_heads, loaded.kv_heads)
-    return Decoding(setting.loaded, cache, setting.prompt)
+        block.signals = StepSignals(
+            setting.protocol, span, len(planned), loaded.query_heads, loaded.kv_heads, loaded.device
+        )
+    return Decoding(setting.loaded, BatchCache([block]), setting.prompt)
 
 
 def decode_steps(setting: Setting, repeats: int, count: int = 8, budget: float = 0.25) -> list[Row]:
@@ -175,7 +178,8 @@ def memory(setting: Setting, count: int = 8, budget: float = 0.25) -> list[Row]:
     def run() -> None:
         nonlocal size
         decoding = group(setting, state, planned, entropy=True, certificate=True)
-        layers = decoding.cache.layers
+        (block,) = decoding.cache.blocks
+        layers = block.layers
         size = sum(x.nbytes for layer in layers for x in (layer.keys_AKSD, layer.values_AKSD))
         for _ in range(setting.new_tokens):
             decoding.step()

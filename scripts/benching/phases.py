@@ -14,7 +14,7 @@ from scripts.benching.timing import seconds
 PHASES = {
     "prefill with score rows": "prefill",
     "keep plans": "_plan",
-    "packing": "GroupCache",
+    "packing": "Block",
     "suffix": "feed_suffix",
     "decode": "decode",
 }

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 _clock = CLOCKS["wall"]
 
