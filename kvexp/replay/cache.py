@@ -112,9 +112,13 @@ class BatchCache:
         value_AKTD: torch.Tensor,
         scaling: float,
     ) -> torch.Tensor:
-        fed = [(block, block.fed) for block in self.blocks if block.fed]
-        sizes = [count for _, count in fed]
-        parts = zip(fed, query_AHTD.split(sizes), key_AKTD.split(sizes), value_AKTD.split(sizes), strict=True)
-        return torch.cat(
-            [block.attend(layer, query, key, value, scaling) for (block, _), query, key, value in parts]
+        fed = [block for block in self.blocks if block.fed]
+        sizes = [block.fed for block in fed]
+        parts = zip(
+            fed,
+            torch.split(query_AHTD, sizes),
+            torch.split(key_AKTD, sizes),
+            torch.split(value_AKTD, sizes),
+            strict=True,
         )
+        return torch.cat([block.attend(layer, q, k, v, scaling) for block, q, k, v in parts])
