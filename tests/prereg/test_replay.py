@@ -23,8 +23,9 @@ from kvexp.prereg.stack import is_same_stack
 from kvexp.records import Generation, Reader, encode
 from kvexp.replay.model import load
 from kvexp.replay.probe import PLACES
-from kvexp.shard import Place, Under, run_shard
+from kvexp.shard import run_shard
 from kvexp.shard_log import FOOTER, GENERATIONS
+from kvexp.under import Place, Under
 from tests import planted, project
 
 ANCHOR = "a" * 64

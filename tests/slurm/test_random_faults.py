@@ -19,7 +19,7 @@ from tests.slurm.conftest import Command, answers, queue, rows, told, until, wor
 from tests.slurm.test_faults import start_daemons, stop_daemon
 
 pytestmark = pytest.mark.slurm
-SHARDS, EXAMPLES, FAULTS = 12, 24, 30
+SHARDS, ROWS, FAULTS = 12, 96, 30
 # The first suite of the embedded study, its three tasks on the real model, as small as its budgets allow.
 SWEEP = [
     "suite=embedded-1k",
@@ -27,6 +27,8 @@ SWEEP = [
     "suite.embedded-1k.n_examples=8",
     "suite.embedded-1k.shard_examples=2",
     "task.max_new_tokens=2",
+    "suite.embedded-1k.arms=[{arm: full},{arm: topk,conditions: [aware],budgets: [0.25]},"
+    "{arm: poisson,conditions: [aware,stream],budgets: [0.25],seeds: [0]}]",
 ]
 WIDTH = 3
 WIDE = ["cluster.slurm.gres=null", f"cluster.workers={WIDTH}"]
@@ -81,7 +83,7 @@ class Sweep:
 
     def done(self) -> float:
         """Share of the rows that are there."""
-        return sum(map(rows, self.logs())) / (EXAMPLES * 20)
+        return sum(map(rows, self.logs())) / ROWS
 
     def open(self) -> int:
         return SHARDS - len(list(self.results.glob("embedded-1k/*/" + FOOTER)))
