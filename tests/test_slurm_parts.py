@@ -332,6 +332,14 @@ def test_a_task_whose_code_has_changed_does_not_run(task, monkeypatch, capsys):
     )
 
 
+def test_a_task_that_another_kvexp_wrote_is_a_sentence(task, capsys):
+    task._job = task._job.replace(b"ShardJob", b"ShardJab")
+    with pytest.raises(SystemExit) as ended:
+        task()
+    assert ended.value.code == 4
+    assert "kvexp has changed since it was submitted" in project.one_sentence(capsys.readouterr().err)
+
+
 def test_a_shard_that_does_not_complete_is_a_failed_job(task, monkeypatch, capsys):
     said = launch.Outcome("x", 3, "2 of 2 examples failed")
     monkeypatch.setattr(launch.ShardJob, "__call__", lambda self: said)
