@@ -147,13 +147,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="on Slurm: a job that locks complete suites and analyses, once all others have ended",
     )
+    scratch = argparse.ArgumentParser(add_help=False)
+    scratch.add_argument("--unregistered", action="store_true", help="of the runs in results/scratch")
     for name, text in (
         ("cancel", "Take what this study has in Slurm's queue out of it."),
         ("account", "Export what Slurm's accounting knows of this study's jobs."),
     ):
-        verb = add(name, _slurm(f"{name}_study"), text, ONE, _overrides())
-        verb.add_argument("--unregistered", action="store_true", help="of the runs in results/scratch")
-    add("status", _status, "Show how far each shard is.", ONE, _overrides(), as_json)
+        add(name, _slurm(f"{name}_study"), text, ONE, _overrides(), scratch)
+    add("status", _status, "Show how far each shard is.", ONE, _overrides(), scratch, as_json)
     verdicts = add("verdicts", _verdicts, "Decide the claims of a study from its logs.", ONE, _overrides())
     verdicts.add_argument("--json", action="store_true", help="print verdicts.json")
     verdicts.add_argument(
@@ -303,12 +304,12 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
 
 def _status(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
-    from kvexp.started import refuse_unstarted
+    from kvexp.started import refuse_unstarted, results_of
     from kvexp.status import print_report, report
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    results = root / "results" / selection.study.name
+    results = results_of(selection.study.name, root, is_registered=not parsed.unregistered)
     refuse_unstarted(results, parsed.overrides)
     found = report(selection, root, results, parsed.overrides)
     if parsed.json:

@@ -1,5 +1,6 @@
 """Where a study stands: from its files, and from what Slurm's queue and accounting add to them."""
 
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -220,7 +221,7 @@ def _with_slurm(row: ShardStatus, slurm: Standing) -> ShardStatus:
         return row
     if (flight := slurm.flights.get(row.shard_id)) is not None:
         word = "running" if flight.entry.is_running or row.state == "running" else "queued"
-        note = "" if word == "running" else _waits_for(flight)
+        note = "" if word == "running" else _waits_for(flight, slurm)
         return replace(row, state=word, note=note, job_id=flight.entry.job_id, category=None)
     if row.state == "running" or (ended := slurm.ended(row.shard_id)) is None:
         return row
@@ -234,12 +235,15 @@ def _with_slurm(row: ShardStatus, slurm: Standing) -> ShardStatus:
     )
 
 
-def _waits_for(flight: Flight) -> str:
+def _waits_for(flight: Flight, slurm: Standing) -> str:
     """What a person may have to do something about; waiting for its turn is nothing of this kind."""
     reason = flight.entry.reason
-    if "held" in reason.lower():
-        job_id = flight.entry.job_id.partition("_")[0]
-        return f"Slurm holds it ({reason}): scontrol release {job_id}, or cancel it and submit again"
+    if flight.entry.is_held:
+        tasks = shlex.quote(slurm.held[flight.entry.array_id, reason])
+        return (
+            f"Slurm holds it ({reason}): `scontrol release {tasks}` lets it run (a site may keep that to its "
+            f"administrators), `scancel {tasks}` ends it, and the next submit takes it up again"
+        )
     usual = ("None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime", "Dependency")
     return "" if reason in usual else f"queued, and waits: {reason}"
 

@@ -28,20 +28,15 @@ from kvexp.prereg.lock import refuse_locked
 from kvexp.progress import Work
 from kvexp.resolved import Shard
 from kvexp.same_weights import refuse_other_weights
-from kvexp.shard import Under, refuse_other_seals
 from kvexp.shard_log import CELLS, GENERATIONS, check_closed, read_attempts
 from kvexp.shard_places import folder_of, is_complete
 from kvexp.slurm.follow import Follow
 from kvexp.slurm.sending import Sending, print_all, refuse_absent, send_all
+from kvexp.started import results_of
 from kvexp.terminal import printable
+from kvexp.under import Under, refuse_other_seals
 
-SCRATCH = "scratch"  # below results/, for runs that no analysis reads
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
-
-
-def results_of(selection: Selection, root: Path, *, is_registered: bool) -> Path:
-    """Where a study's logs go."""
-    return root / "results" / ("." if is_registered else SCRATCH) / selection.study.name
 
 
 def submit(
@@ -68,7 +63,7 @@ def submit(
         dry_run: only print what would be started; nothing is written.
         then_analyze: on Slurm, lock and analyse once everything has ended.
     """
-    results = results_of(selection, root, is_registered=is_registered)
+    results = results_of(selection.study.name, root, is_registered=is_registered)
     refuse_lent(selection)
     _refuse_missing(selection, results, overrides)
     made = shards(selection, "leave_out")

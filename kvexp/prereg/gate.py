@@ -15,7 +15,7 @@ from kvexp.prereg.home import Home, refuse_foreign_code
 from kvexp.prereg.intact import anchor_of, refuse_broken
 from kvexp.prereg.registration import Registered
 from kvexp.resolved import Shard
-from kvexp.shard import Under
+from kvexp.under import Under
 
 SHOWN = 20
 

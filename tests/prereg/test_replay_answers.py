@@ -133,7 +133,7 @@ def test_what_failed_or_lacks_rows_is_left_out_and_told(results, shards, loaded)
 
 def test_rows_of_two_attempts_of_one_example_hold(results, shards, loaded, seen):
     """A line that a kill tore was written again by the next start."""
-    shard, example_id = seen
+    shard, _ = seen
     folder = folder_of(results, shard)
     whole = (folder / GENERATIONS).read_bytes()
     (folder / FOOTER).unlink()
