@@ -144,10 +144,14 @@ start() {
   running "$name" >/dev/null && return
   setsid "$@" </dev/null >>"$STATE/log/$name.out" 2>&1 &
   echo $! >"$STATE/$name.pid"
-  if ! wait_for 120 "${check[@]}"; then
-    tail -q -n 5 "$STATE/log/$name.out" "$STATE/log/$name" 2>/dev/null >&2 || true
-    fail "$name does not answer; its log is in $STATE/log"
-  fi
+  local end=$((SECONDS + 120))
+  until "${check[@]}" >/dev/null 2>&1; do
+    if ((SECONDS >= end)) || ! kill -0 "$(<"$STATE/$name.pid")" 2>/dev/null; then
+      tail -q -n 5 "$STATE/log/$name.out" "$STATE/log/$name" 2>/dev/null >&2 || true
+      fail "$name does not answer; its log is in $STATE/log"
+    fi
+    sleep 0.1
+  done
 }
 
 start_munged() {
