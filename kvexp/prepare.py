@@ -6,6 +6,8 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,12 +18,14 @@ from kvexp.families import family_of
 from kvexp.prompting import counter, prompt_of
 from kvexp.questions import Asked, questions_digest
 from kvexp.records import Example, Reader, RecordError, encode
+from kvexp.remembered import Note
 from kvexp.resolved import Shard
 from kvexp.shard_log import is_file, on_disk, replace
 from kvexp.started import GRID, begun
 from kvexp.tasks import Question, Task
 
 T = TypeVar("T")
+NOTED = 1  # raise it when `_holds` compares something else
 
 
 def grid_bytes(made: list[Shard]) -> bytes:
@@ -117,8 +121,13 @@ def write_examples(results: Path, made: Iterable[Shard], load_tokenizer: Callabl
 def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) -> None:
     """All examples of a shard's task, not only the shard's own."""
     family = family_of(shard.task)
+    note = _note(shard, family)
+    if note is not None and note.says_so(path):
+        return
     questions = _questions(shard, family, load_tokenizer)
     if _holds(path, family, questions):
+        if note is not None:
+            note.write(path)
         return
     if path.exists() and shard.suite in begun(path.parent.parent):
         raise IntegrityError(
@@ -127,6 +136,21 @@ def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) 
         )
     examples = [_example(shard, family, q, load_tokenizer(shard.model.name)) for q in questions]
     replace(path, b"".join(encode(e) + b"\n" for e in examples))
+
+
+def _note(shard: Shard, family: Task) -> Note | None:
+    """That a file holds the questions of a shard's task; None for what other files decide as well."""
+    if family.is_sized or family.source() is not None or hasattr(family, "data_dir"):
+        return None
+    return Note(
+        {
+            "version": NOTED,
+            "task": asdict(shard.task),
+            "examples": [shard.n_examples, shard.example_seed, shard.context_tokens],
+            "code": shard.protocol_digest,
+            "haystack": {name: metadata.version(name) for name in ("numpy", "networkx")},
+        }
+    )
 
 
 def _questions(shard: Shard, family: Task, load_tokenizer: Callable[[str], Any]) -> list[Question]:

@@ -24,12 +24,47 @@ from kvexp.shard_log import CELLS, GENERATIONS
 SHARD_VERSION = 2  # 2: a suite may leave the context out
 
 
+class _Same:
+    """A value that is known by being itself: thousands of shards share one."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+
+@dataclass(frozen=True)
+class _Held:
+    """For `asdict`, which goes through a dataclass only."""
+
+    value: Any
+
+
+@lru_cache(maxsize=256)
+def _plain(same: _Same) -> Any:
+    """A value as plain data, made once: nobody may change it."""
+    return asdict(_Held(same.value))["value"]
+
+
+def _without(plain: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name not in names}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shard(ABC):
     """What every shard has; no default is left to be filled in later."""
 
     log: ClassVar[str]  # name of its log file
     unit: ClassVar[str]  # what its rows are, in the plural
+    shared: ClassVar[tuple[str, ...]] = (
+        "model",
+        "task",
+        "protocol",
+    )  # fields that many shards have in common
 
     suite: str
     model: ModelConf
@@ -48,11 +83,14 @@ class Shard(ABC):
 
     def resolved(self) -> dict[str, Any]:
         """The shard as plain data, in full; a model's folder is known by its digest, not its path."""
-        plain = {"version": SHARD_VERSION, **asdict(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {"version": SHARD_VERSION, **values}
+        for name in self.shared:
+            plain[name] = _plain(_Same(values[name]))
         # They follow from the model; an attention shard states the first two.
-        for name in ("layers", "query_heads", "gated"):
-            del plain["model"][name]
-        del plain["task"]["data_dir"]  # what was read from there is known by its digests in examples/
+        plain["model"] = _without(plain["model"], "layers", "query_heads", "gated")
+        # What was read from there is known by its digests in examples/.
+        plain["task"] = _without(plain["task"], "data_dir")
         if is_folder(self.model.source):
             plain["model"]["source"] = "folder"
         return plain
@@ -81,23 +119,10 @@ class Shard(ABC):
         """Keys of the rows that a complete log holds."""
 
 
-class _Same:
-    """A list that is known by being itself: the shards of a task share one."""
-
-    def __init__(self, arms: list[tuple[ArmConf, ArmGrid]]) -> None:
-        self.arms = arms
-
-    def __hash__(self) -> int:
-        return id(self.arms)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.arms is self.arms
-
-
 @lru_cache(maxsize=256)
 def _places(same: _Same) -> tuple[Arm, ...]:
     """Thousands of shards ask for the same."""
-    return tuple(place for conf, entry in same.arms for place in places(conf, entry))
+    return tuple(place for conf, entry in same.value for place in places(conf, entry))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +131,7 @@ class GenerationShard(Shard):
 
     log = GENERATIONS
     unit = "generations"
+    shared = (*Shard.shared, "arms")
 
     arms: list[tuple[ArmConf, ArmGrid]]
     no_context: bool = False
@@ -148,6 +174,7 @@ class AttentionShard(Shard):
 
     log = CELLS
     unit = "cells"
+    shared = (*Shard.shared, "attention")
 
     attention: AttentionConf
     layers: int
@@ -169,8 +196,8 @@ class AttentionShard(Shard):
     def resolved(self) -> dict[str, Any]:
         plain = super().resolved()
         # What every suite has stands in the shard itself, and the examples with worlds by their ids.
-        for name in [*(f.name for f in fields(SuiteBase)), "world_examples"]:
-            del plain["attention"][name]
+        common = [field.name for field in fields(SuiteBase)]
+        plain["attention"] = _without(plain["attention"], *common, "world_examples")
         return plain
 
     @property
@@ -181,9 +208,13 @@ class AttentionShard(Shard):
         return queries * len(conf.budgets) * self.layers * self.query_heads
 
     @property
+    def n_worlds(self) -> int:
+        """World rows of a complete log: one a layer, changed worlds and world 0."""
+        return len(self.world_ids) * len(CHANGES) * (self.attention.worlds + 1) * self.layers
+
+    @property
     def n_rows(self) -> int:
-        worlds = len(self.world_ids) * len(CHANGES) * (self.attention.worlds + 1)
-        return self.n_cells + worlds * self.layers
+        return self.n_cells + self.n_worlds
 
     def expected(self) -> Iterator[ExpectedCells]:
         for example_id in self.example_ids:

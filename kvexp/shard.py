@@ -6,8 +6,6 @@ made, since every draw is keyed by what it is for.
 
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +16,6 @@ from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.families import family_of
 from kvexp.measuring import measure
-from kvexp.prereg.chain import UNANCHORED
 from kvexp.prompting import counter
 from kvexp.records import Attempt, Failed, RecordError
 from kvexp.replay.model import Loaded
@@ -27,34 +24,7 @@ from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.shard_log import Log, Row, State
 from kvexp.tasks import Question, Task
 from kvexp.terminal import printable
-
-
-@dataclass(frozen=True)
-class Under:
-    """What the attempts of a suite state about its registration.
-
-    Attributes:
-        seal: seal id; None: the suite is not sealed.
-        anchor: of the registration's time stamp; keys the Poisson draws.
-        accepted: seals under which attempts that are there may go on.
-        note: what a person should know before it runs; empty: nothing.
-    """
-
-    seal: str | None = None
-    anchor: str = UNANCHORED
-    accepted: frozenset[str | None] = frozenset({None})
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a shard's logs lie and what every attempt states about its origin."""
-
-    folder: Path
-    under: Under
-    git: tuple[str | None, bool | None]
-    device: str
-    model_digest: str | None = None
+from kvexp.under import Place, refuse_other_seals
 
 
 def run_shard(shard: Shard, place: Place, load_model: Callable[[], Loaded]) -> None:
@@ -101,17 +71,6 @@ def _refuse_foreign(shard: Shard, place: Place, state: State) -> None:
                     "go back to it, or move the folder away to start the shard anew"
                 )
     refuse_other_seals(place.folder, state.attempts, place.under)
-
-
-def refuse_other_seals(folder: Path, attempts: Sequence[Attempt], under: Under) -> None:
-    """Raises IntegrityError for attempts under a seal whose rows do not count for the one that stands."""
-    for attempt in attempts:
-        if attempt.seal not in under.accepted:
-            there, now = (seal[:12] if seal else "none" for seal in (attempt.seal, under.seal))
-            raise IntegrityError(
-                f"{folder} was begun under another seal ({there}, now {now}), so its rows cannot count: move "
-                "the folder away to start the shard anew"
-            )
 
 
 def _refuse_unexpected(shard: Shard, place: Place, state: State) -> None:

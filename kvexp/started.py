@@ -7,6 +7,12 @@ from pathlib import Path
 from kvexp.errors import IncompleteError
 
 GRID = "grid.jsonl"
+SCRATCH = "scratch"  # below results/, for runs that no analysis reads
+
+
+def results_of(study: str, root: Path, *, is_registered: bool) -> Path:
+    """Where a study's logs go."""
+    return root / "results" / ("." if is_registered else SCRATCH) / study
 
 
 def begun(results: Path) -> list[str]:
@@ -14,8 +20,21 @@ def begun(results: Path) -> list[str]:
     return sorted({path.parent.parent.name for path in results.glob("*/*/attempt-*.json")})
 
 
+def is_started(results: Path) -> bool:
+    """Whether a study has a grid or an attempt."""
+    return (results / GRID).exists() or bool(begun(results))
+
+
 def refuse_unstarted(results: Path, overrides: Sequence[str]) -> None:
-    """Raises IncompleteError, with the command that starts it, for a study without grid and attempts."""
-    if not (results / GRID).exists() and not begun(results):
-        words = [word for word in overrides if not word.lstrip("+").startswith("cluster")]
-        raise IncompleteError(f"nothing has been run: {shlex.join(['kvexp', 'submit', *words])}")
+    """Raises IncompleteError, with the command that helps, for a study without grid and attempts."""
+    if is_started(results):
+        return
+    words = [word for word in overrides if not word.lstrip("+").startswith("cluster")]
+    is_scratch = results.parent.name == SCRATCH
+    if not is_scratch and is_started(results.parent / SCRATCH / results.name):
+        raise IncompleteError(
+            f"{results.name} was only run with --unregistered, into {SCRATCH}/{results.name}, which no "
+            f"analysis reads: {shlex.join(['kvexp', 'status', *words, '--unregistered'])}"
+        )
+    flag = ["--unregistered"] if is_scratch else []
+    raise IncompleteError(f"nothing has been run: {shlex.join(['kvexp', 'submit', *words, *flag])}")

@@ -22,10 +22,11 @@ from kvexp.provenance import PACKAGE, protocol_manifest
 from kvexp.records import Cell, Expected, ExpectedCells, Failed, Reader, World
 from kvexp.replay.model import load
 from kvexp.resolved import AttentionShard, GenerationShard
-from kvexp.shard import Place, Under, run_shard
+from kvexp.shard import run_shard
 from kvexp.shard_log import CELLS, FOOTER, GENERATIONS, read_state, to_lines
 from kvexp.submit import submit
 from kvexp.tasks import task
+from kvexp.under import Place, Under
 from tests import project, tiny
 from tests.replay.test_cells import assert_cells_equal, expected_cells, place_of
 from tests.test_measuring import (

@@ -11,8 +11,8 @@ from kvexp import launch
 from kvexp.config import ClusterConf, ModelConf
 from kvexp.errors import InputError, IntegrityError
 from kvexp.launch import Outcome, ShardJob
-from kvexp.shard import Under
 from kvexp.shard_log import FOOTER, GENERATIONS
+from kvexp.under import Under
 from tests import project
 
 UNDER = defaultdict(Under)

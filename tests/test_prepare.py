@@ -2,6 +2,7 @@
 
 import pytest
 
+import kvexp.prepare
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.prepare import GRID, write_examples, write_grid
 from kvexp.records import Example, Expected, Reader
@@ -65,6 +66,28 @@ def test_preparing_again_writes_nothing_and_loads_no_tokenizer(folder, root):
     write_grid(folder, project.shards(selection))
     write_examples(folder, project.shards(selection), lambda name: pytest.fail("a tokenizer was loaded"))
     assert contents(folder) == before
+
+
+def test_questions_that_were_compared_are_not_made_again_until_something_changes(folder, root, monkeypatch):
+    made = project.made(root)
+    monkeypatch.setenv("KVEXP_CACHE", str(folder / "cache"))
+    compared = []
+    real = kvexp.prepare._questions
+    monkeypatch.setattr(kvexp.prepare, "_questions", lambda *words: compared.append(1) or real(*words))
+    load = lambda name: tiny.tokenizer()  # noqa: E731
+    write_examples(folder, made, load)
+    write_examples(folder, made, load)
+    assert len(compared) == 2  # written, then compared
+    write_examples(folder, made, load)
+    assert len(compared) == 2
+    write_examples(folder, project.made(root, "suite.example_seed=4"), load)
+    assert len(compared) == 3
+    write_examples(folder, made, load)
+    (path,) = (folder / "examples").iterdir()
+    kept = path.read_bytes()
+    path.write_bytes(kept.replace(b'"references":["', b'"references":["x', 1))
+    write_examples(folder, made, load)
+    assert path.read_bytes() == kept
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from kvexp import shard_log
 from kvexp.errors import IncompleteError, IntegrityError, KvexpError
 from kvexp.records import Failed, Generation, Reader
 from kvexp.replay.model import load
-from kvexp.shard import Place, Under, run_shard
+from kvexp.shard import run_shard
 from kvexp.shard_log import FOOTER, GENERATIONS, read_state
+from kvexp.under import Place, Under
 from tests import project
 
 
@@ -128,7 +129,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from kvexp.replay.model import load
-from kvexp.shard import Place, Under, run_shard
+from kvexp.shard import run_shard
+from kvexp.under import Place, Under
 from tests import project
 root, model = Path(sys.argv[1]), load(sys.argv[2], "float32")
 shard = project.made(root, *sys.argv[3].split(";"))[0]

@@ -1,5 +1,6 @@
 """What kvexp makes of Slurm's words and of its own records; tests/slurm has the real thing."""
 
+import hashlib
 import io
 import pickle
 import signal
@@ -19,7 +20,6 @@ from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.grid import protocols
 from kvexp.prereg.attempts import Started
 from kvexp.records import Footer, Segment, encode
-from kvexp.shard import Under
 from kvexp.shard_log import FOOTER
 from kvexp.slurm import accounting, ends, flights, queue, submissions
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
@@ -32,6 +32,7 @@ from kvexp.slurm.standing import Standing
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
 from kvexp.status import ShardStatus, _with_slurm, print_status
+from kvexp.under import Under
 from tests import project
 from tests.test_shard_log import ATTEMPT
 
@@ -331,6 +332,14 @@ def test_a_task_whose_code_has_changed_does_not_run(task, monkeypatch, capsys):
     )
 
 
+def test_a_task_that_another_kvexp_wrote_is_a_sentence(task, capsys):
+    task._job = task._job.replace(b"ShardJob", b"ShardJab")
+    with pytest.raises(SystemExit) as ended:
+        task()
+    assert ended.value.code == 4
+    assert "kvexp has changed since it was submitted" in project.one_sentence(capsys.readouterr().err)
+
+
 def test_a_shard_that_does_not_complete_is_a_failed_job(task, monkeypatch, capsys):
     said = launch.Outcome("x", 3, "2 of 2 examples failed")
     monkeypatch.setattr(launch.ShardJob, "__call__", lambda self: said)
@@ -397,7 +406,10 @@ def test_attempts_and_jobs_that_bear_each_other_out(tmp_path):
     later = {"start": "2026-11-30T12:00:00Z", "end": "2026-11-30T12:10:00Z"}
     exported(tmp_path, {"state": "REQUEUED"}, later)
     ones = [attempt(tmp_path), attempt(tmp_path, at="2026-11-30T12:00:01Z", number=2)]
-    assert [holds for holds, _ in judged(tmp_path, *ones).values()] == [True, True]
+    found = judged(tmp_path, *ones)
+    assert [holds for holds, _ in found.values()] == [True, True, True]
+    digest = hashlib.sha256(path_of(tmp_path, tmp_path / "results/mini").read_bytes()).hexdigest()
+    assert found["accounting"][1] == f"2 runs of jobs, as in slurm/accounting/mini.jsonl (sha256 {digest})"
 
 
 @pytest.mark.parametrize(
@@ -479,6 +491,26 @@ def test_thousands_of_shards_are_told_by_task():
     assert lines == [["s.m.t.*", "queued", "150", "750/750"], ["s.m.t.*", "complete", "50", "250/250"]]
 
 
+@pytest.mark.parametrize(
+    ("tasks", "word"),
+    [([4], "7_4"), ([0, 1, 2, 9, 5, 4], "7_[0-2,4-5,9]"), ([3, 1], "7_[1,3]"), ([0, 1], "7_[0-1]")],
+)
+def test_tasks_in_one_word(tasks, word):
+    assert queue.task_list("7", tasks) == word
+
+
+def test_held_tasks_of_an_array_are_told_with_one_command(book):
+    sent = send(book, "mini.x", "mini.y", "mini.z", job_id="7")
+    held = [replace(entry(sent, task, "PENDING"), reason="JobHeldAdmin") for task in (0, 2)]
+    flying = {f.shard_id: f for f in flights.flights([sent], [*held, entry(sent, 1)])}
+    here = Standing(book.root, [sent], flying, [], True)
+    first, second = (
+        _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.z")
+    )
+    assert first.note == second.note
+    assert "`scontrol release '7_[0,2]'`" in first.note
+
+
 def test_a_held_task_comes_with_the_way_to_release_it(book):
     sent = send(book, "mini.x", "mini.y", job_id="7")
     held = replace(entry(sent, 0, "PENDING"), reason="launch failed requeued held")
@@ -489,5 +521,8 @@ def test_a_held_task_comes_with_the_way_to_release_it(book):
         _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.y")
     )
     assert (first.state, second.state) == ("queued", "queued")
-    assert "scontrol release 7" in first.note
+    assert first.note.startswith(
+        "Slurm holds it (launch failed requeued held): `scontrol release 7_0` lets it"
+    )
+    assert "`scancel 7_0` ends it" in first.note
     assert second.note == "queued, and waits: QOSMaxJobsPerUserLimit"

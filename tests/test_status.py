@@ -158,12 +158,29 @@ def test_of_a_study_that_was_never_submitted_the_verbs_say_how_to(root, monkeypa
         )
 
 
+def test_a_run_without_registration_is_told_as_such(root, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    words = ["study=mini", "study.name=loose"]
+    hint = "kvexp status study=mini study.name=loose --unregistered"
+    assert main(["status", *words, "--unregistered"]) == 3
+    assert capsys.readouterr().err.endswith("kvexp submit study=mini study.name=loose --unregistered\n")
+    assert main(["submit", *words, "--unregistered", "cluster=debug"]) == 0
+    capsys.readouterr()
+    for verb in ("status", "verdicts"):
+        assert main([verb, *words]) == 3
+        said = capsys.readouterr().err
+        assert "loose was only run with --unregistered" in said
+        assert hint in said
+    assert main(["status", *words, "--unregistered"]) == 0
+    assert "2 of 2 shards complete" in capsys.readouterr().out
+
+
 def test_a_study_that_is_prepared_and_not_begun_is_waiting(root, status):
     (root / "results/never").mkdir()
     (root / "results/never/grid.jsonl").write_bytes((results(root) / "grid.jsonl").read_bytes())
     out = status("study.name=never")
     assert out.count("waiting") == 2
-    assert "0 of 2 shards complete, 0 of 28 rows" in out
+    assert "0 of 2 shards complete, 0 of 28 generations" in out
 
 
 def test_no_id_is_cut_short_in_a_pipe_or_at_eighty_columns(root):

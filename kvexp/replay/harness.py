@@ -13,13 +13,14 @@ from kvexp.budget import protected_mask, slots
 from kvexp.design import KeepPlan, drawn_plan, fixed_plan
 from kvexp.errors import InputError
 from kvexp.replay.arm import Arm
-from kvexp.replay.cache import GroupCache, Kept
+from kvexp.replay.cache import BatchCache, Block
 from kvexp.replay.decode import Decoded, decode, feed_suffix
 from kvexp.replay.model import Loaded
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.prompt import Prompt, check_length
 from kvexp.replay.protocol import Protocol
 from kvexp.replay.signals import StepSignals, evicted_mass, margin
+from kvexp.replay.store import Kept
 from kvexp.scores import Score
 
 
@@ -77,15 +78,8 @@ def answer_all(
     state = _prefill(loaded, prompt, arms, protocol)
     prefill_seconds = time.perf_counter() - clock
     planned = _plan(loaded, state, prompt, arms, protocol, uniforms)
-    answers: dict[int, Answer] = {}
-    for group in _groups(arms):
-        chosen = [planned[i] for i in group]
-        for i, answer in zip(
-            group,
-            _answer_group(loaded, state, prompt, chosen, protocol, max_new_tokens, prefill_seconds),
-            strict=True,
-        ):
-            answers[i] = answer
+    batch = _Batch(loaded, state, prompt, protocol, max_new_tokens, prefill_seconds)
+    answers = batch.answers([[(i, planned[i]) for i in group] for group in _groups(arms)])
     return [answers[i] for i in range(len(arms))]
 
 
@@ -217,52 +211,76 @@ def _groups(arms: list[Arm]) -> list[list[int]]:
     return [sorted(group, key=order) for _, group in sorted(by_budget.items())]
 
 
-def _answer_group(
-    loaded: Loaded,
-    state: Prefill,
-    prompt: Prompt,
-    planned: list[Planned],
-    protocol: Protocol,
-    max_new_tokens: int,
-    prefill_seconds: float,
-) -> list[Answer]:
-    clock = time.perf_counter()
-    streams = sum(p.arm.condition == "stream" for p in planned)
-    certified = [i for i, p in enumerate(planned) if p.arm.certified]
-    span = slice(certified[0], certified[-1] + 1) if certified else slice(0, 0)
-    suffix = prompt.n - 1 - (prompt.n_prefix + prompt.n_context)
-    cache = GroupCache(
-        state,
-        [Kept(p.plan.kept_LKN, p.plan.pi_LKN, p.arm.estimator == "hajek") for p in planned],
-        new_slots=max_new_tokens + (suffix if streams else 0),
-    )
-    feed_suffix(loaded, cache, prompt, streams)
-    cached = cache.new_A[:, 0] + 1
-    cache.signals = StepSignals(protocol, span, len(planned), loaded.query_heads, loaded.kv_heads)
-    from_prefill = protocol.first_token == "prefill" and streams < len(planned)
-    decoded = decode(
-        loaded,
-        cache,
-        prompt,
-        max_new_tokens,
-        (state, slice(streams, len(planned))) if from_prefill else None,
-    )
-    seconds = time.perf_counter() - clock
-    return [
-        _answer(
-            loaded,
-            p,
-            d,
-            cache.signals,
-            i,
-            float(cached[i]),
-            prefill_seconds,
-            seconds,
-            len(planned),
-            first=int(from_prefill and i >= streams),
+@dataclass(frozen=True)
+class _Batch:
+    """What the arms of one example share."""
+
+    loaded: Loaded
+    state: Prefill
+    prompt: Prompt
+    protocol: Protocol
+    max_new_tokens: int
+    prefill_seconds: float
+
+    def answers(self, groups: list[list[tuple[int, Planned]]]) -> dict[int, Answer]:
+        """All groups as one batch or, where the device's memory is too small for that, one by one."""
+        if len(groups) > 1:
+            try:
+                return self._decode(groups)
+            except torch.OutOfMemoryError:
+                pass  # what was taken is given back before the next attempt
+        return {i: answer for group in groups for i, answer in self._decode([group]).items()}
+
+    def _decode(self, groups: list[list[tuple[int, Planned]]]) -> dict[int, Answer]:
+        clock = time.perf_counter()
+        blocks = [self._block([p for _, p in group]) for group in groups]
+        cache = BatchCache(blocks)
+        feed_suffix(self.loaded, cache, self.prompt)
+        cached = [block.new_A1[:, 0].tolist() for block in blocks]
+        signals = [self._signals([p for _, p in group]) for group in groups]
+        for block, its in zip(blocks, signals, strict=True):
+            block.signals = its
+        from_prefill = self.state if self.protocol.first_token == "prefill" else None
+        decoded = decode(self.loaded, cache, self.prompt, self.max_new_tokens, from_prefill)
+        for its in signals:
+            its.to_host()
+        seconds = time.perf_counter() - clock
+        places = [(number, row) for number, group in enumerate(groups) for row in range(len(group))]
+        answers = {}
+        for (number, row), one in zip(places, decoded, strict=True):
+            i, planned = groups[number][row]
+            aware = row >= blocks[number].streams
+            answers[i] = _answer(
+                self.loaded,
+                planned,
+                one,
+                signals[number],
+                row,
+                cached[number][row] + 1,
+                self.prefill_seconds,
+                seconds,
+                len(places),
+                first=int(from_prefill is not None and aware),
+            )
+        return answers
+
+    def _block(self, planned: list[Planned]) -> Block:
+        streams = sum(p.arm.condition == "stream" for p in planned)
+        suffix = self.prompt.n - 1 - (self.prompt.n_prefix + self.prompt.n_context)
+        return Block(
+            self.state,
+            [Kept(p.plan.kept_LKN, p.plan.pi_LKN, p.arm.estimator == "hajek") for p in planned],
+            new_slots=self.max_new_tokens + (suffix if streams else 0),
+            streams=streams,
         )
-        for i, (p, d) in enumerate(zip(planned, decoded, strict=True))
-    ]
+
+    def _signals(self, planned: list[Planned]) -> StepSignals:
+        certified = [row for row, p in enumerate(planned) if p.arm.certified]
+        span = slice(certified[0], certified[-1] + 1) if certified else slice(0, 0)
+        loaded = self.loaded
+        return StepSignals(
+            self.protocol, span, len(planned), loaded.query_heads, loaded.kv_heads, loaded.device
+        )
 
 
 def _answer(

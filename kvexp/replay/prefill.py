@@ -11,6 +11,7 @@ import torch
 
 from kvexp.replay.attention import forward
 from kvexp.replay.model import Loaded
+from kvexp.replay.products import product
 
 ROW_CHUNK = 64
 
@@ -61,18 +62,24 @@ def attention_mass(
     """Softmax attention over the causal prefix, summed over rows, mean over a group's heads; (K, n_keys)."""
     heads, _, dim = query_HND.shape
     kv_heads = key_KND.shape[0]
-    keys = key_KND[:, : rows.n_keys].float()
-    mass = keys.new_zeros(kv_heads, rows.n_keys)
-    column = torch.arange(rows.n_keys, device=keys.device)
+    mass = torch.zeros(kv_heads, rows.n_keys, device=key_KND.device)
+    column = torch.arange(rows.n_keys, device=mass.device)
     for start in range(0, len(rows.positions), ROW_CHUNK):
         chunk = rows.positions[start : start + ROW_CHUNK]
-        position = torch.tensor(chunk, device=keys.device)
-        query = query_HND[:, position].float() * scaling
-        logits = query.reshape(kv_heads, -1, dim) @ keys.transpose(-1, -2)
-        logits = logits.view(kv_heads, heads // kv_heads, len(chunk), rows.n_keys)
-        logits.masked_fill_(column > position[:, None], -torch.inf)
-        mass += logits.softmax(-1).sum((1, 2))
+        first, end = chunk[0], _reach(chunk[-1], rows.n_keys)
+        position = torch.arange(chunk.start, chunk.stop, chunk.step, device=mass.device)
+        query = (query_HND[:, position].float() * scaling).reshape(kv_heads, -1, dim)
+        logits = product(query, key_KND[:, :end].transpose(-1, -2))
+        logits = logits.view(kv_heads, heads // kv_heads, len(chunk), end)
+        later = column[first:end] > position[:, None]  # all rows see what comes before the first one
+        logits[..., first:].masked_fill_(later, -torch.inf)
+        mass[:, :end] += logits.softmax(-1).sum((1, 2))
     return mass / (heads // kv_heads)
+
+
+def _reach(last: int, n_keys: int) -> int:
+    """Keys that rows up to position `last` may see, rounded up: whole vectors are summed in one order."""
+    return min(n_keys, -(-(last + 1) // ROW_CHUNK) * ROW_CHUNK)
 
 
 @torch.inference_mode()

@@ -1,7 +1,8 @@
 """Online self-signals of an arm: raw numbers, oriented by the analysis and not here.
 
 Eviction-time signals read the score; step signals read the softmax weights of sampled query heads during
-the first decode steps. Legend as in cache.py; c sampled query heads of a KV head.
+the first decode steps. Sums stay on the device until the answers are there. Legend as in cache.py; c sampled
+query heads of a KV head.
 """
 
 from __future__ import annotations
@@ -10,17 +11,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kvexp.estimate import (
-    normalised_entropy,
-    radius,
-    squared_distances,
-    variance_terms,
-    with_exact_distance,
-)
+from kvexp.estimate import distances_of, normalised_entropy, radius, variance_terms, with_exact_distance
+from kvexp.replay.products import product
 from kvexp.replay.protocol import Protocol
 
 if TYPE_CHECKING:
-    from kvexp.replay.cache import LayerStore
+    from kvexp.replay.store import LayerStore
 
 
 def evicted_mass(score_LKN: torch.Tensor, kept_LKN: torch.Tensor) -> float | None:
@@ -45,10 +41,16 @@ def margin(score_LKN: torch.Tensor, kept_LKN: torch.Tensor, protected_N: torch.T
 
 
 class StepSignals:
-    """Certificate and entropy of every arm of a group, step by step, summed over layers and heads."""
+    """Certificate and entropy of every arm of a block, step by step, summed over layers and heads."""
 
     def __init__(
-        self, protocol: Protocol, certified: slice, arms: int, query_heads: int, kv_heads: int
+        self,
+        protocol: Protocol,
+        certified: slice,
+        arms: int,
+        query_heads: int,
+        kv_heads: int,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.protocol = protocol
         self.certified = certified  # arms whose certificate is defined
@@ -57,13 +59,21 @@ class StepSignals:
         by_kv = [[h % group for h in heads if h // group == k] for k in range(kv_heads)]
         most = max(len(local) for local in by_kv)
         # A KV head with fewer sampled query heads repeats one and does not count it.
-        self._local = torch.tensor([(local or [0]) + [0] * (most - max(1, len(local))) for local in by_kv])
-        self._counts = torch.tensor([[i < len(local) for i in range(most)] for local in by_kv])
-        self._radius = torch.zeros(protocol.steps, arms, dtype=torch.float64)
-        self._entropy = torch.zeros(protocol.steps, arms, dtype=torch.float64)
-        self._blind = torch.zeros(protocol.steps, arms, dtype=torch.int64)
-        self._cells = torch.zeros(protocol.steps, dtype=torch.int64)
+        local = [(local or [0]) + [0] * (most - max(1, len(local))) for local in by_kv]
+        self._local = torch.tensor(local, device=device)
+        self._kv_head = torch.arange(kv_heads, device=device)[:, None]
+        self._counts = torch.tensor([[i < len(local) for i in range(most)] for local in by_kv], device=device)
+        self._radius = torch.zeros(protocol.steps, arms, dtype=torch.float64, device=device)
+        self._entropy = torch.zeros(protocol.steps, arms, dtype=torch.float64, device=device)
+        self._blind = torch.zeros(protocol.steps, arms, dtype=torch.int64, device=device)
+        self._cells = [0] * protocol.steps
+        self._cells_of_a_layer = len(heads)
         self.step = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether every step that signals look at is over."""
+        return self.step >= self.protocol.steps
 
     def read(
         self,
@@ -74,16 +84,15 @@ class StepSignals:
         new_A1: torch.Tensor,
     ) -> None:
         """Add one layer of the current step."""
-        if self.step >= self.protocol.steps:
+        if self.done:
             return
-        counts = self._counts.to(weights_AKGS.device)
         weights = self._sampled(weights_AKGS)
         retained = (store.count_AK + new_A1)[..., None]
         entropy = normalised_entropy(weights, retained)
-        self._entropy[self.step] += (entropy * counts).sum((1, 2)).double().cpu()
-        self._cells[self.step] += int(self._counts.sum())
+        self._entropy[self.step] += (entropy * self._counts).sum((1, 2)).double()
+        self._cells[self.step] += self._cells_of_a_layer
         if self.certified.stop > self.certified.start:
-            self._certify(store, weights, self._sampled(out_AKGD), values_AKSD, counts)
+            self._certify(store, weights, self._sampled(out_AKGD), values_AKSD)
 
     def _certify(
         self,
@@ -91,24 +100,28 @@ class StepSignals:
         weights_AKcS: torch.Tensor,
         out_AKcD: torch.Tensor,
         values_AKSD: torch.Tensor,
-        counts_Kc: torch.Tensor,
     ) -> None:
         rows, width = self.certified, store.width
         out = out_AKcD[rows]
         values, weights = values_AKSD[rows, :, :width], weights_AKcS[rows, ..., :width]
-        distances = squared_distances(values, out, store.norms_AKW[rows])
+        cross = product(out, values.transpose(-1, -2))
+        distances = distances_of(cross, out, store.norms_AKW[rows])
         distances = with_exact_distance(distances, values, out, weights)
         terms = variance_terms(weights, store.not_pi_AKW[rows, :, None], distances)
         variance = terms.sum(-1)
         protocol = self.protocol
         value = radius(variance, terms.amax(-1), out.norm(dim=-1), protocol.delta, protocol.norm_floor)
-        self._radius[self.step, rows] += (value * counts_Kc).sum((1, 2)).double().cpu()
-        blind = (variance == 0) & counts_Kc & store.evicted_AK[rows, :, None]
-        self._blind[self.step, rows] += blind.sum((1, 2)).cpu()
+        self._radius[self.step, rows] += (value * self._counts).sum((1, 2)).double()
+        blind = (variance == 0) & self._counts & store.evicted_AK[rows, :, None]
+        self._blind[self.step, rows] += blind.sum((1, 2))
 
     def _sampled(self, tensor_AKGx: torch.Tensor) -> torch.Tensor:
-        kv_head = torch.arange(tensor_AKGx.shape[1], device=tensor_AKGx.device)[:, None]
-        return tensor_AKGx[:, kv_head, self._local.to(tensor_AKGx.device)]
+        return tensor_AKGx[:, self._kv_head, self._local]
+
+    def to_host(self) -> None:
+        """Bring the sums to the host, once, before they are asked for."""
+        self._radius, self._entropy = self._radius.cpu(), self._entropy.cpu()
+        self._blind = self._blind.cpu()
 
     def certificates(self, arm: int, steps: range) -> list[float]:
         """Mean radius over cells of one arm at each of the given steps, counted from 0."""

@@ -10,7 +10,7 @@ from kvexp import shard_log
 from kvexp.moments import seconds_of
 from kvexp.prereg.attempts import Started
 from kvexp.prereg.forms import Check, all_hold
-from kvexp.shard_log import FOOTER
+from kvexp.shard_log import FOOTER, sha256
 from kvexp.slurm.export import Ran, path_of, read_export
 
 SLACK_SECONDS = 120  # between the clocks of nodes and controller
@@ -20,7 +20,8 @@ SHOWN = 3
 def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Iterator[Check]:
     """The checks; none for a study that no Slurm has seen."""
     mine = [one for one in attempts if "SLURM_JOB_ID" in one.attempt.slurm]
-    runs = read_export(path_of(root, results))
+    path = path_of(root, results)
+    runs = read_export(path)
     if not runs:
         if mine:
             words = (
@@ -36,6 +37,8 @@ def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Ite
         [words for one in mine if (words := _unknown(one, by_job))],
         f"Slurm's accounting knows the job of each of {len(mine)} attempts",
     )
+    words = f"{len(runs)} runs of jobs, as in {path.relative_to(root).as_posix()} (sha256 {sha256(path)})"
+    yield Check(name="accounting", holds=True, words=words)
     yield from _jobs_without_attempts(results, runs, mine)
 
 

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from kvexp import shard_log
+import msgspec
+
+from kvexp.errors import IntegrityError
 from kvexp.moments import seconds_of
-from kvexp.records import Attempt
 from kvexp.shard_log import FOOTER
 from kvexp.slurm.standing import Standing
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,25 @@ class GpuHours:
     @property
     def total(self) -> float:
         return self.accounted + self.estimated
+
+
+class _Segment(msgspec.Struct):
+    job_id: str | None
+
+
+class _Closed(msgspec.Struct):
+    """Of a footer, what is needed here."""
+
+    segments: list[_Segment]
+    ended_at: str
+
+
+class _Began(msgspec.Struct):
+    """Of an attempt, what is needed here: a status has thousands to read, and has judged them already."""
+
+    started_at: str
+    device: str
+    slurm: dict[str, str]
 
 
 def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
@@ -51,10 +74,10 @@ def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
 
 def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) -> float:
     """GPU-seconds of the attempts that accounting does not know."""
-    footer = shard_log.read_footer(folder) if (folder / FOOTER).exists() else None
+    footer = _read(folder / FOOTER, _Closed)
     if footer is not None and all(segment.job_id in known for segment in footer.segments):
         return 0.0
-    attempts = shard_log.read_attempts(folder)
+    attempts = [one for path in sorted(folder.glob("attempt-*.json")) if (one := _read(path, _Began))]
     if not attempts:
         return 0.0
     path = folder / log
@@ -69,7 +92,19 @@ def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) ->
     )
 
 
-def _gpus(attempt: Attempt, asked: dict[str, int]) -> int:
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Raises IntegrityError for a file that holds something else; None: there is no file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise IntegrityError(
+            f"{path} is not a record of this version of kvexp ({error}): restore it"
+        ) from None
+
+
+def _gpus(attempt: _Began, asked: dict[str, int]) -> int:
     job_id = attempt.slurm.get("SLURM_ARRAY_JOB_ID", attempt.slurm.get("SLURM_JOB_ID"))
     if job_id is not None and job_id in asked:
         return asked[job_id]

@@ -37,6 +37,28 @@ class Entry:
         """Whether it has a node; else it waits, for the first time or after a requeue."""
         return self.state in RUNNING
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for somebody to release it: JobHeldAdmin, launch failed requeued held."""
+        return not self.is_running and "held" in self.reason.lower()
+
+    @property
+    def array_id(self) -> str:
+        """The job's number, that of all its tasks."""
+        return self.job_id.partition("_")[0]
+
+
+def task_list(array_id: str, tasks: Iterable[int]) -> str:
+    """Some tasks of an array as scontrol and scancel take them, `123_[0,4-6]`."""
+    runs: list[list[int]] = []
+    for task in sorted(tasks):
+        if runs and runs[-1][-1] == task - 1:
+            runs[-1][1:] = [task]
+        else:
+            runs.append([task])
+    words = ",".join("-".join(map(str, run)) for run in runs)
+    return f"{array_id}_{words}" if words.isdigit() else f"{array_id}_[{words}]"
+
 
 def me() -> str:
     """The user who calls."""

@@ -9,6 +9,7 @@ from kvexp.slurm.accounting import Run, read_accounting
 from kvexp.slurm.ends import End, end_of
 from kvexp.slurm.flights import Flight, read_flights
 from kvexp.slurm.programs import SlurmError, is_here
+from kvexp.slurm.queue import Entry, task_list
 from kvexp.slurm.submissions import Book, Sent
 
 SECONDS = 10.0  # a status that waits longer says what it does not know
@@ -50,6 +51,18 @@ class Standing:
         sent, task = self._last[shard_id]
         job_id, log = sent.task_id(task), sent.log(task)
         return Ended(job_id, log, end_of(self.root / log, self._last_run.get((sent.before.name, task))))
+
+    @cached_property
+    def held(self) -> dict[tuple[str, str], str]:
+        """By job and reason, the tasks that wait for somebody to release them, in one word."""
+        found: dict[tuple[str, str], list[Entry]] = {}
+        for entry in (flight.entry for flight in self.flights.values()):
+            if entry.is_held:
+                found.setdefault((entry.array_id, entry.reason), []).append(entry)
+        return {
+            key: task_list(key[0], (entry.task for entry in same)) if "_" in same[0].job_id else key[0]
+            for key, same in found.items()
+        }
 
     @cached_property
     def _last(self) -> dict[str, tuple[Sent, int]]:

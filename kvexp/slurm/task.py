@@ -50,12 +50,24 @@ class ArrayTask:
     def _run(self) -> Any:
         from kvexp import provenance
 
-        job = pickle.loads(self._job)
+        job = self._opened()
         self._refuse_other_code(job.shard.protocol_digest)
         git = provenance.git_state(self._root)
         if git[0] is not None:  # what runs now, not what was there at submission
             job.place = replace(job.place, git=git)
         return job()
+
+    def _opened(self) -> "ShardJob":
+        """Raises IntegrityError if kvexp has changed so much that it does not know what it wrote."""
+        from kvexp.errors import IntegrityError
+
+        try:
+            job: ShardJob = pickle.loads(self._job)
+        except (AttributeError, ImportError) as error:
+            raise IntegrityError(
+                f"shard {self.shard_id}: kvexp has changed since it was submitted ({error}): submit again"
+            ) from None
+        return job
 
     def _refuse_other_code(self, digest: str) -> None:
         """Raises IntegrityError if the files that make data have changed since the submission."""

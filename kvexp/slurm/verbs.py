@@ -1,18 +1,19 @@
 """What `kvexp cancel` and `kvexp account` do."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from rich.console import Console
 
 from kvexp.compose import Selection, project_root, select
+from kvexp.errors import ConfigError
 from kvexp.grid import chosen, shards
 from kvexp.prepare import written_ids
 from kvexp.slurm.cancel import cancel
 from kvexp.slurm.export import export
 from kvexp.slurm.submissions import Book
-from kvexp.started import GRID
-from kvexp.submit import results_of
+from kvexp.started import GRID, results_of
 
 
 def cancel_study(parsed: argparse.Namespace, console: Console) -> int:
@@ -34,5 +35,11 @@ def account_study(parsed: argparse.Namespace, console: Console) -> int:
 def _opened(parsed: argparse.Namespace) -> tuple[Selection, Book, Path]:
     root = project_root()
     selection = select(parsed.overrides, root)
-    results = results_of(selection, root, is_registered=not parsed.unregistered)
-    return selection, Book(root, results), results
+    results = results_of(selection.study.name, root, is_registered=not parsed.unregistered)
+    book = Book(root, results)
+    if not (parsed.unregistered or book.read()):
+        scratch = results_of(selection.study.name, root, is_registered=False)
+        if Book(root, scratch).read():
+            words = shlex.join(["kvexp", parsed.called, *parsed.overrides, "--unregistered"])
+            raise ConfigError(f"study {book.study} was only submitted with --unregistered: {words}")
+    return selection, book, results

@@ -144,10 +144,14 @@ start() {
   running "$name" >/dev/null && return
   setsid "$@" </dev/null >>"$STATE/log/$name.out" 2>&1 &
   echo $! >"$STATE/$name.pid"
-  if ! wait_for 30 "${check[@]}"; then
-    tail -q -n 5 "$STATE/log/$name.out" "$STATE/log/$name" 2>/dev/null >&2 || true
-    fail "$name does not answer; its log is in $STATE/log"
-  fi
+  local end=$((SECONDS + 120))
+  until "${check[@]}" >/dev/null 2>&1; do
+    if ((SECONDS >= end)) || ! kill -0 "$(<"$STATE/$name.pid")" 2>/dev/null; then
+      tail -q -n 5 "$STATE/log/$name.out" "$STATE/log/$name" 2>/dev/null >&2 || true
+      fail "$name does not answer; its log is in $STATE/log"
+    fi
+    sleep 0.1
+  done
 }
 
 start_munged() {
@@ -200,14 +204,14 @@ main() {
   start_munged
   start_database
   start slurmdbd sacctmgr -n show cluster -- slurmdbd -D
-  wait_for 10 cluster_is_known || fail "sacctmgr cannot add the cluster"
+  wait_for 60 cluster_is_known || fail "sacctmgr cannot add the cluster"
   start slurmctld scontrol ping -- slurmctld -D
   start slurmd true -- slurmd -D -N dev1
   if ! wait_for 10 node_is_ready; then
     scontrol update NodeName=dev1 State=RESUME 2>/dev/null || true # a crash left it down
-    wait_for 30 node_is_ready || fail "the node is not ready; logs are in $STATE/log"
+    wait_for 120 node_is_ready || fail "the node is not ready; logs are in $STATE/log"
   fi
-  wait_for 15 sacct -n -X || fail "sacct does not answer; logs are in $STATE/log"
+  wait_for 120 sacct -n -X || fail "sacct does not answer; logs are in $STATE/log"
   say "ready after $SECONDS s: $CPUS CPUs, $GPUS pretended GPUs, partitions main and urgent; logs in $STATE/log"
   echo "export SLURM_CONF=$SLURM_CONF"
 }

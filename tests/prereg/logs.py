@@ -4,8 +4,9 @@ import msgspec
 
 from kvexp import provenance
 from kvexp.records import Generation, Reader, encode
-from kvexp.shard import Place, Under, run_shard
+from kvexp.shard import run_shard
 from kvexp.shard_log import GENERATIONS
+from kvexp.under import Place, Under
 from tests import planted
 
 ANCHOR = "a" * 64

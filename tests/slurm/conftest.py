@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +43,10 @@ def root(cluster, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(project.ROOT))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     yield made
-    names = {name for _, _, name in queue() if made_here(made, name)}
-    for job_id, _, name in queue():
-        if name in names:
-            subprocess.run(["timeout", "20", "scancel", job_id], check=False)
+    left = {job_id.partition("_")[0] for job_id, _, name in queue() if made_here(made, name)}
+    if left:
+        subprocess.run(["timeout", "60", "scancel", *left], check=False)
+        gone(*left)  # they hold the node until they are, and the next test may look at the whole queue
 
 
 def made_here(root: Path, name: str) -> bool:
@@ -54,13 +56,13 @@ def made_here(root: Path, name: str) -> bool:
 class Command:
     """The command in this process, on the development cluster."""
 
-    def __init__(self, capfd: Any) -> None:
-        self._capfd = capfd
+    def __init__(self, capfd: Any, study: str = "mini") -> None:
+        self._capfd, self._study = capfd, study
 
     def __call__(self, verb: str, *words: str, code: int = 0) -> str:
         self._capfd.readouterr()
         load_model.cache_clear()
-        got = main([verb, "study=mini", "cluster=slurm_dev", *words])
+        got = main([verb, f"study={self._study}", "cluster=slurm_dev", *words])
         said = self._capfd.readouterr()
         assert got == code, said.out + said.err
         return said.out + said.err
@@ -79,12 +81,12 @@ def kvexp(root, capfd) -> Command:
     return Command(capfd)
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE, pause: float = 0.3) -> Any:
     """What the condition gives once it is true; it is asked again and again."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.3)
+        time.sleep(pause)
     return found
 
 
@@ -139,6 +141,41 @@ def worker_now(job_id: str) -> int | None:
     return None
 
 
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """A process that does nothing meanwhile, so that no fault comes too late on whatever machine."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def dies(pid: int) -> None:
+    """Waits until a process is gone, and keeps it stopped: Slurm lets it go on before it kills it."""
+
+    def is_gone() -> bool:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGSTOP)
+            return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+        return True
+
+    until(is_gone, f"process {pid} is killed", pause=0.05)
+
+
+def is_told_to_stop(pid: int) -> bool:
+    """Whether USR2 waits for a stopped process; true for one that is gone."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    pending = [
+        int(line.split()[1], 16) for line in text.splitlines() if line.startswith(("SigPnd", "ShdPnd"))
+    ]
+    return any(one >> (signal.SIGUSR2 - 1) & 1 for one in pending)
+
+
 def raw_id(job_id: str) -> str:
     """The number that processes of a task see; `none` for a task that Slurm has forgotten."""
     words = told("scontrol", "show", "job", job_id).split()
@@ -148,10 +185,10 @@ def raw_id(job_id: str) -> str:
 KEY = ("shard_id", "example_id", "arm", "condition", "budget", "seed")
 
 
-def answers(root: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """What the logs of a project say, without what differs from run to run."""
+def answers(root: Path, study: str = "mini") -> dict[tuple[Any, ...], dict[str, Any]]:
+    """What the logs of a study say, without what differs from run to run."""
     found = {}
-    for path in sorted(project.results(root).glob("*/*/generations.jsonl")):
+    for path in sorted(root.glob(f"results/{study}/*/*/generations.jsonl")):
         for line in path.read_bytes().splitlines():
             row = json.loads(line)
             if row["kind"].startswith("generation"):
@@ -166,16 +203,16 @@ def undisturbed(tmp_path_factory, tiny_folder):
     """The answers of a run without Slurm and without faults, by the words that change its grid."""
     made: dict[tuple[str, ...], Any] = {}
 
-    def run(*words: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-        if words not in made:
+    def run(*words: str, study: str = "mini") -> dict[tuple[Any, ...], dict[str, Any]]:
+        if (study, *words) not in made:
             root = project.make(tmp_path_factory.mktemp("undisturbed") / "project", tiny_folder)
             before = os.getcwd()
             os.chdir(root)
             try:
-                assert main(["submit", "study=mini", "cluster=debug", "cluster.threads=1", *words]) == 0
+                assert main(["submit", f"study={study}", "cluster=debug", "cluster.threads=1", *words]) == 0
             finally:
                 os.chdir(before)
-            made[words] = answers(root)
-        return made[words]
+            made[study, *words] = answers(root, study)
+        return made[study, *words]
 
     return run

@@ -5,26 +5,41 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kvexp.shard_log import FOOTER
 from tests import project
-from tests.slurm.conftest import UP, answers, gone, in_queue, log, rows, until, worker
+from tests.slurm.conftest import (
+    UP,
+    answers,
+    dies,
+    gone,
+    in_queue,
+    is_told_to_stop,
+    log,
+    rows,
+    stopped,
+    until,
+    worker,
+)
 from tests.test_shard_log import small_disk
 
 pytestmark = pytest.mark.slurm
-ONE = ["suite.n_examples=60", "suite.shard_examples=60"]  # one shard, a quarter of a minute and more
-LONG = ["suite.n_examples=250", "suite.shard_examples=250"]  # minutes
+ONE = ["suite.n_examples=30", "suite.shard_examples=30"]  # one shard, some seconds
 FIRST = "mini.tiny.words.000"
 
 
-def started(kvexp, root, *words):
-    """One shard in the middle of its work; its job."""
+@contextmanager
+def halfway(kvexp, root, *words):
+    """One shard in the middle of its work, where it stays inside the block; its job and process."""
     (job,) = kvexp.submit(*ONE, *words)
-    until(lambda: rows(log(root)) > 20, "the first rows")
-    return job
+    until(lambda: rows(log(root)) > 20, "the first rows", pause=0.05)
+    with stopped(pid := worker(job)):
+        assert not (log(root).parent / FOOTER).exists()
+        yield job, pid
 
 
 def finished(root):
@@ -36,9 +51,9 @@ def finished(root):
 def test_a_killed_worker_is_reported_with_its_last_words_and_the_next_submit_goes_on(
     kvexp, root, undisturbed
 ):
-    job = started(kvexp, root)
-    os.kill(worker(job), signal.SIGKILL)
-    gone(job)
+    with halfway(kvexp, root) as (job, pid):
+        os.kill(pid, signal.SIGKILL)
+        gone(job)
     kept = rows(log(root))
     assert kept > 20
     row = kvexp.status(*ONE)[FIRST]
@@ -54,20 +69,16 @@ def test_a_killed_worker_is_reported_with_its_last_words_and_the_next_submit_goe
 
 @pytest.mark.parametrize("how", ["scontrol requeue", "USR2", "preempted"])
 def test_a_task_that_is_requeued_goes_on_where_it_was(kvexp, root, undisturbed, how):
-    job = started(kvexp, root)
-    before = rows(log(root))
-    if how == "scontrol requeue":
-        subprocess.run(["scontrol", "requeue", job], check=True)
-    elif how == "USR2":
-        subprocess.run(["timeout", "20", "scancel", "-s", "USR2", job], check=False)
-    else:
-        urgent = subprocess.run(
-            ["sbatch", "--parsable", "-p", "urgent", "--gres=gpu:2", "-o", "/dev/null", "--wrap=sleep 3"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        gone(urgent)
+    with halfway(kvexp, root) as (job, pid):
+        before = rows(log(root))
+        if how == "scontrol requeue":
+            subprocess.run(["scontrol", "requeue", job], check=True)
+            dies(pid)
+        elif how == "USR2":
+            subprocess.run(["timeout", "20", "scancel", "-s", "USR2", job], check=False)
+        else:
+            preempt()
+        until(lambda: is_told_to_stop(pid), "the signal")
     assert in_queue(job) or (log(root).parent / FOOTER).exists()  # never lost
     assert finished(root) == [job, job]
     gone(job)
@@ -76,14 +87,20 @@ def test_a_task_that_is_requeued_goes_on_where_it_was(kvexp, root, undisturbed, 
     assert answers(root) == undisturbed(*ONE)
 
 
+def preempt() -> None:
+    command = ["sbatch", "--parsable", "-p", "urgent", "--gres=gpu:2", "-o", "/dev/null", "--wrap=sleep 1"]
+    subprocess.run(command, capture_output=True, check=True)
+
+
 def test_a_time_limit_is_no_end(kvexp, root, undisturbed):
-    # Told to stop within the first minute, and two minutes to do it in: a busy machine starts slowly.
-    limit = ["cluster.slurm.minutes=3", "cluster.slurm.signal_seconds=130", "cluster.slurm.max_timeouts=99"]
-    job = started(kvexp, root, *LONG, *limit)
+    # Told to stop 30 to 60 s after its start, and a minute to do it in: a busy machine starts slowly.
+    limit = ["cluster.slurm.minutes=2", "cluster.slurm.signal_seconds=60", "cluster.slurm.max_timeouts=99"]
+    with halfway(kvexp, root, *limit) as (job, pid):
+        until(lambda: is_told_to_stop(pid), "the signal")
     assert set(finished(root)) == {job}
     assert len(list(log(root).parent.glob("attempt-*.json"))) > 1
     gone(job)
-    assert answers(root) == undisturbed(*LONG)
+    assert answers(root) == undisturbed(*ONE)
 
 
 def test_too_little_memory_is_named_and_another_request_completes_the_shard(kvexp, root):
@@ -105,45 +122,44 @@ def test_an_example_that_fails_fails_its_task_and_shows_why(kvexp, root):
 
 
 def test_the_controller_may_restart_in_the_middle(kvexp, root, undisturbed):
-    job = started(kvexp, root)
-    state = os.path.dirname(os.environ["SLURM_CONF"])
-    stop_daemon(state, "slurmctld")
-    said = kvexp("status", *ONE)
-    assert "squeue" in said
-    assert "so it is not known which shards are queued" in said
-    assert f"{FIRST}" in said
-    assert "dead" not in said
-    assert "squeue" in project.one_sentence(kvexp("submit", *ONE, code=3).splitlines()[-1])
-    subprocess.run([UP], check=True, capture_output=True)
+    with halfway(kvexp, root) as (job, _):
+        stop_daemon("slurmctld")
+        said = kvexp("status", *ONE)
+        assert "squeue" in said
+        assert "so it is not known which shards are queued" in said
+        assert f"{FIRST}" in said
+        assert "dead" not in said
+        assert "squeue" in project.one_sentence(kvexp("submit", *ONE, code=3).splitlines()[-1])
+        start_daemons()
     assert finished(root) == [job]
     gone(job)
     assert answers(root) == undisturbed(*ONE)
 
 
 def test_accounting_may_be_down(kvexp, root):
-    job = started(kvexp, root)
-    state = os.path.dirname(os.environ["SLURM_CONF"])
-    stop_daemon(state, "slurmdbd")
-    try:
-        begin = time.monotonic()
-        said = kvexp("status", *ONE)
-        assert time.monotonic() - begin < 30
-        assert "sacct" in said
-        assert "running" in said
-        assert "told by attempts alone" in said
-        assert "sacct" in project.one_sentence(kvexp("account", *ONE, code=3))
-        kvexp("cancel", *ONE)
-        gone(job)
-        row = kvexp.status(*ONE)[FIRST]
-        assert (row["state"], row["category"]) == ("dead", "cancelled")  # by the log alone
-    finally:
-        subprocess.run([UP], check=True, capture_output=True)
+    with halfway(kvexp, root) as (job, pid):
+        stop_daemon("slurmdbd")
+        try:
+            begin = time.monotonic()
+            said = kvexp("status", *ONE)
+            assert time.monotonic() - begin < 60
+            assert "sacct" in said
+            assert "running" in said
+            assert "told by attempts alone" in said
+            assert "sacct" in project.one_sentence(kvexp("account", *ONE, code=3))
+            kvexp("cancel", *ONE)
+            dies(pid)
+            gone(job)
+            row = kvexp.status(*ONE)[FIRST]
+            assert (row["state"], row["category"]) == ("dead", "cancelled")  # by the log alone
+        finally:
+            start_daemons()
 
 
 def test_a_results_folder_that_fills_up_stops_the_shard_with_a_sentence(kvexp, root, undisturbed):
     folder = project.results(root) / "mini"
     folder.mkdir(parents=True)
-    with small_disk(folder, 256):
+    with small_disk(folder, 96):
         (job,) = kvexp.submit(*ONE)
         gone(job)
         row = kvexp.status(*ONE)[FIRST]
@@ -156,8 +172,14 @@ def test_a_results_folder_that_fills_up_stops_the_shard_with_a_sentence(kvexp, r
         assert answers(root) == undisturbed(*ONE)
 
 
-def stop_daemon(state: str, name: str) -> None:
-    pid = int(Path(state, f"{name}.pid").read_text())
+def stop_daemon(name: str) -> None:
+    pid = int(Path(os.environ["SLURM_CONF"]).with_name(f"{name}.pid").read_text())
     os.kill(pid, signal.SIGTERM)
     stat = Path(f"/proc/{pid}/stat")
     until(lambda: not stat.exists() or ") Z " in stat.read_text(), f"{name} ends")
+
+
+def start_daemons() -> None:
+    """Those of the cluster that do not run."""
+    done = subprocess.run([UP], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

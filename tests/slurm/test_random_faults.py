@@ -6,26 +6,37 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from kvexp.prereg.attempts import broken_chains, started
 from kvexp.shard_log import FOOTER
 from kvexp.slurm.crosscheck import of_accounting
-from tests import project
-from tests.slurm.conftest import UP, answers, queue, told, until, worker_now
-from tests.slurm.test_faults import stop_daemon
+from tests.slurm.conftest import Command, answers, queue, rows, told, until, worker_now
+from tests.slurm.test_faults import start_daemons, stop_daemon
 
 pytestmark = pytest.mark.slurm
-SHARDS, FAULTS = 12, 30
-SWEEP = ["suite.n_examples=240", "suite.shard_examples=20"]
-WIDE = ["cluster.slurm.gres=null", "cluster.workers=4", "cluster.slurm.memory_gb=1"]
+SHARDS, ROWS, FAULTS = 12, 96, 30
+# The first suite of the embedded study, its three tasks on the real model, as small as its budgets allow.
+SWEEP = [
+    "suite=embedded-1k",
+    "suite.embedded-1k.context_tokens=256",
+    "suite.embedded-1k.n_examples=8",
+    "suite.embedded-1k.shard_examples=2",
+    "task.max_new_tokens=2",
+    "suite.embedded-1k.arms=[{arm: full},{arm: topk,conditions: [aware],budgets: [0.25]},"
+    "{arm: poisson,conditions: [aware,stream],budgets: [0.25],seeds: [0]}]",
+]
+WIDTH = 3
+WIDE = ["cluster.slurm.gres=null", f"cluster.workers={WIDTH}"]
 
 
 def run(*command: str) -> None:
     """Whatever Slurm thinks of it: a task may have ended meanwhile."""
-    subprocess.run(["timeout", "20", *command], capture_output=True, check=False)
+    subprocess.run(["timeout", "60", *command], capture_output=True, check=False)
 
 
 def kill(task: str) -> None:
@@ -37,14 +48,17 @@ def kill(task: str) -> None:
 
 
 def node_fails(task: str) -> None:
+    """And comes back once nothing runs there any more, as after a reboot."""
+    tasks = [job_id for job_id, state, _ in queue() if state == "RUNNING"]
+    workers = [pid for pid in map(worker_now, tasks) if pid is not None]
     run("scontrol", "update", "NodeName=dev1", "State=DOWN", "Reason=test")
-    time.sleep(2)
+    until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in workers), "the tasks end")
     run("scontrol", "update", "NodeName=dev1", "State=RESUME")
 
 
 def controller_restarts(task: str) -> None:
-    stop_daemon(os.path.dirname(os.environ["SLURM_CONF"]), "slurmctld")
-    subprocess.run([UP], check=True, capture_output=True)
+    stop_daemon("slurmctld")
+    start_daemons()
 
 
 FAULT = {
@@ -58,52 +72,72 @@ FAULT = {
 WEIGHTS = (8, 6, 6, 6, 2, 2)
 
 
-def test_thirty_random_faults_leave_the_rows_of_an_undisturbed_run(kvexp, root, undisturbed, record_property):
+class Sweep:
+    """The twelve shards, and what a person does for them between two faults."""
+
+    def __init__(self, root: Path, kvexp: Command) -> None:
+        self.results, self._kvexp = root / "results" / "embedded", kvexp
+
+    def logs(self) -> Iterator[Path]:
+        return self.results.glob("embedded-1k/*/generations.jsonl")
+
+    def done(self) -> float:
+        """Share of the rows that are there."""
+        return sum(map(rows, self.logs())) / ROWS
+
+    def open(self) -> int:
+        return SHARDS - len(list(self.results.glob("embedded-1k/*/" + FOOTER)))
+
+    def queued(self) -> list[tuple[str, str]]:
+        """Job id and state."""
+        return [(job_id, state) for job_id, state, name in queue() if name.startswith("embedded.2")]
+
+    def work_on(self, share: float, seconds: float) -> None:
+        """For some seconds, but no further than to this share: the sweep must last for all faults."""
+        end = time.monotonic() + seconds
+        until(lambda: self.done() > share or time.monotonic() > end, "a moment", pause=0.1)
+
+    def tend(self) -> None:
+        """Release held tasks, let a drained node work again, and submit what has died."""
+        run("bash", "-c", "squeue -h -r -o '%i %r' | grep held | cut -d ' ' -f 1 | xargs -r scontrol release")
+        if "drain" in told("sinfo", "-h", "-N", "-o", "%t"):
+            run("scontrol", "update", "NodeName=dev1", "State=RESUME")
+        queued = self.queued()
+        if len(queued) < self.open() and not any(state == "RUNNING" for _, state in queued):
+            self._kvexp("submit", *SWEEP, *WIDE)
+
+    def running(self) -> list[str]:
+        self.tend()
+        return [job_id for job_id, state in self.queued() if state == "RUNNING"]
+
+    def is_through(self) -> bool:
+        self.tend()
+        return not self.open() and not self.queued()
+
+    def is_accounted(self, root: Path, attempts: list) -> bool:
+        self._kvexp("account", *SWEEP)
+        checks = list(of_accounting(root, self.results, attempts))
+        return bool(checks) and all(check.holds is not False for check in checks)
+
+
+def test_thirty_random_faults_leave_the_rows_of_an_undisturbed_run(root, capfd, undisturbed, record_property):
     chance = random.Random(20261130)
     faults = [*FAULT, *chance.choices([*FAULT], WEIGHTS, k=FAULTS - len(FAULT))]
     chance.shuffle(faults)
-    done: Counter[str] = Counter()
-    results = project.results(root)
-    footers = lambda: len(list(results.glob("mini/*/" + FOOTER)))  # noqa: E731
-    for fault in faults:
-        task = until(lambda: running(kvexp, chance), "a running task")
-        if task == "complete":
-            break
+    sweep, done = Sweep(root, Command(capfd, "embedded")), Counter[str]()
+    for i, fault in enumerate(faults):
+        sweep.work_on(i / FAULTS, chance.uniform(0.5, 8))
+        task = chance.choice(until(sweep.running, "a running task"))
         FAULT[fault](task)
         done[fault] += 1
-        print(f"{sum(done.values())}. {fault}: task {task}", flush=True)
-        time.sleep(chance.uniform(0.5, 4))
-    assert sum(done.values()) == FAULTS, f"the sweep was through after {done}"
-    until(lambda: running(kvexp, chance) == "complete", "all shards are complete")
-    assert footers() == SHARDS
-    assert answers(root) == undisturbed(*SWEEP)
-    attempts = list(started(results, ["mini"]))
+        with capfd.disabled():
+            print(f"{i + 1}. {fault}: task {task}, {sweep.done():.0%} of the rows", flush=True)
+    assert sum(done.values()) == FAULTS
+    until(sweep.is_through, "all shards are complete")
+    assert answers(root, "embedded") == undisturbed(*SWEEP, study="embedded")
+    attempts = list(started(sweep.results, ["embedded-1k"]))
     assert broken_chains(attempts) == []
     assert len(attempts) > SHARDS
-    until(lambda: accounted(kvexp, root, attempts), "accounting knows every attempt", 60)
+    until(lambda: sweep.is_accounted(root, attempts), "accounting knows every attempt")
     record_property("faults", dict(done))
-    print(dict(done), f"{len(attempts)} attempts", *of_accounting(root, results, attempts), sep="\n")
-
-
-def mine() -> list[str]:
-    return [job_id for job_id, _, name in queue() if name.startswith("mini.2")]
-
-
-def running(kvexp, chance) -> str | None:
-    """A running task; a submit whenever the queue has run dry, and what a person does about held tasks."""
-    # A task that is requeued while its old process still dies is held, and its node drained, by Slurm.
-    run("bash", "-c", "squeue -h -r -o '%i %r' | grep held | cut -d ' ' -f 1 | xargs -r scontrol release")
-    if "drain" in told("sinfo", "-h", "-N", "-o", "%t"):
-        run("scontrol", "update", "NodeName=dev1", "State=RESUME")
-    if not mine():
-        said = kvexp("submit", *SWEEP, *WIDE)
-        if f"{SHARDS} of {SHARDS} shards are complete" in said:
-            return "complete"
-    tasks = [job_id for job_id, state, name in queue() if state == "RUNNING" and name.startswith("mini.2")]
-    return chance.choice(tasks) if tasks else None
-
-
-def accounted(kvexp, root, attempts) -> bool:
-    kvexp("account", *SWEEP)
-    checks = list(of_accounting(root, project.results(root), attempts))
-    return bool(checks) and all(check.holds is not False for check in checks)
+    print(dict(done), f"{len(attempts)} attempts", *of_accounting(root, sweep.results, attempts), sep="\n")
