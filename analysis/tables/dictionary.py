@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from analysis.blind_marks import ENDING
 from analysis.tables.as_csv import ENDINGS
 from analysis.tables.base import Column, Table, Value
 
@@ -54,9 +55,9 @@ def dictionary(tables: Iterable[Table]) -> Table:
 def known(table: str, key: str) -> tuple[str, str] | None:
     """Meaning and unit of a column; None: columns.toml does not have it.
 
-    Tables of an attention suite have its name before theirs.
+    Tables of an attention suite have its name before theirs; those of a blind run are marked in their names.
     """
-    every = glossary().tables
+    every, table = glossary().tables, table.replace(ENDING, "")
     own = every.get(table) or every.get(f"*.{table.rpartition('.')[2]}", {})
     if found := own.get(key) or every[EVERY].get(key):
         return found

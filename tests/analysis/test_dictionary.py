@@ -137,6 +137,8 @@ def test_it_is_written_beside_the_tables_that_it_is_about():
     part = Part("mine", "Mine", tables=(Table("own", "", (Column("suite", "suite"),), (("s",),)),))
     files = dict(outputs((), [part]))
     assert "own.csv,suite,suite,suite of the study,name" in files["tables/columns.csv"].splitlines()
+    assert "tables/columns.blind.csv" in dict(outputs((), [part], is_blind=True))
+    assert dictionary.known("table3.blind", "entropy") == dictionary.known("table3", "entropy")
 
 
 def test_it_is_a_table_like_the_others(of_generations):
