@@ -19,10 +19,17 @@ def answer(
     shard: GenerationShard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
 ) -> list[Generation]:
     """One generation for every arm of the shard at every place of the grid."""
+    return [row for row, _ in answered(shard, anchor, family, question, attempt, loaded)]
+
+
+def answered(
+    shard: GenerationShard, anchor: str, family: Task, question: Question, attempt: int, loaded: Loaded
+) -> list[tuple[Generation, Answer]]:
+    """The rows of `answer`, each beside the answer that it was made from."""
     prompt = prompt_of(loaded.tokenizer, family, question, shard.rendering)
     draw = _draw(shard, anchor, question)
     answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
-    return [_generation(shard, family, question, attempt, prompt, answer) for answer in answers]
+    return [(_generation(shard, family, question, attempt, prompt, one), one) for one in answers]
 
 
 def plans(

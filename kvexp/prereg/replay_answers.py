@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 
-# The path of `answer`, a step earlier: rows do not say which token came from a near-tie.
-from kvexp.answering import _draw, _generation
+from kvexp.answering import answered
 from kvexp.compose import Selection
 from kvexp.config import ModelConf
 from kvexp.errors import ConfigError, IncompleteError
@@ -25,9 +24,7 @@ from kvexp.prereg.replay_generation import Made, Matched, matched
 from kvexp.prereg.replay_rows import Logged, random_seed, refuse_unknown_shards
 from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.stack import is_same_stack
-from kvexp.prompting import prompt_of
 from kvexp.records import Key
-from kvexp.replay.harness import answer_all
 from kvexp.replay.model import Loaded
 from kvexp.resolved import GenerationShard
 from kvexp.tasks import Question, Task
@@ -122,18 +119,15 @@ def _made(
         text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
-    prompt = prompt_of(tokenizer, family, question, shard.rendering)
-    draw = _draw(shard, anchor, question)
     try:
-        answers = answer_all(loaded, prompt, shard.places(), shard.protocol, shard.task.max_new_tokens, draw)
+        answers = answered(shard, anchor, family, question, rows[0].attempt.number, loaded)
     except (MemoryError, RuntimeError) as error:
         raise IncompleteError(
             f"example {question.example_id} of {shard.shard_id} cannot be answered again here "
             f"({type(error).__name__}): decode on a device like that of its attempt"
         ) from None
     made = {}
-    for answer in answers:
-        row = _generation(shard, family, question, rows[0].attempt.number, prompt, answer)
+    for row, answer in answers:
         tokens, stopped = answer.decoded.tokens, answer.decoded.stopped
         made[row.key] = Made(
             row=row,
