@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import torch
 
-from kvexp import provenance
+from kvexp import answering, provenance
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.families import family_of
-from kvexp.prereg import replay_answers, replay_generation
+from kvexp.prereg import replay_generation
 from kvexp.prereg.cannot import most_unseen
 from kvexp.prereg.checks_of_answers import answers_check
 from kvexp.prereg.forms import Evidence, Regenerated
@@ -98,13 +98,13 @@ def test_it_runs_on_the_threads_of_the_attempt_and_all_arms_in_the_order_of_the_
     honest, shards, loaded, monkeypatch
 ):
     seen = []
-    real = replay_answers.answer_all
+    real = answering.answer_all
 
     def watched(loaded, prompt, arms, *rest):
         seen.append((torch.get_num_threads(), arms))
         return real(loaded, prompt, arms, *rest)
 
-    monkeypatch.setattr(replay_answers, "answer_all", watched)
+    monkeypatch.setattr(answering, "answer_all", watched)
     torch.set_num_threads(2)
     try:
         assert answered(honest, shards, loaded).holds
@@ -375,7 +375,7 @@ def test_a_machine_with_too_little_memory_is_one_sentence(honest, shards, loaded
     def none_left(*_):
         raise torch.OutOfMemoryError("tried to allocate\nmuch")
 
-    monkeypatch.setattr(replay_answers, "answer_all", none_left)
+    monkeypatch.setattr(answering, "answer_all", none_left)
     with pytest.raises(IncompleteError, match=r"cannot be answered again here \(OutOfMemoryError\)") as error:
         answered(honest, shards, loaded)
     assert "\n" not in str(error.value)
