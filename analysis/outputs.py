@@ -32,9 +32,10 @@ def outputs(
     for table in tables:
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)
-    meanings = dictionary.dictionary(tables)
-    meanings = marked_table(meanings) if is_blind else meanings
-    yield f"tables/{meanings.name}.csv", to_csv(meanings)
+    if tables:
+        meanings = dictionary.dictionary(tables)
+        meanings = marked_table(meanings) if is_blind else meanings
+        yield f"tables/{meanings.name}.csv", to_csv(meanings)
     for part in parts:
         for picture in part.pictures:
             yield f"figures/{picture.name}.svg", picture.svg
