@@ -12,7 +12,8 @@ class Tolerance:
     Attributes:
         evicting: of signals that exist when tokens are evicted.
         deciding: of signals read while the same answer is decoded.
-        tie: of logits, and of the smallest gap that a row states: the gap between the two largest within which the choice may turn.
+        tie: of logits: the gap between the two largest within which the choice may turn, and how far the
+            smallest gap that a row states may lie from the one here.
     """
 
     evicting: float
