@@ -102,8 +102,14 @@ def _abroad(one: Logged, made: Made, allowed: Tolerance, near_tie: bool) -> Iter
     if _has_other_answer(row, now) and not near_tie:
         yield f"it answers {_short(now.text)}, the log says {_short(row.text)}, and no near-tie explains it"
     for name, difference in _differences(row, now, _comparable(row, now)).items():
-        if difference > (allowed.evicting if name in EVICTING else allowed.deciding):
+        if difference > _allowed(name, allowed):
             yield from _said(row, now, [name])
+
+
+def _allowed(name: str, allowed: Tolerance) -> float:
+    if name == "min_logit_gap":
+        return allowed.tie
+    return allowed.evicting if name in EVICTING else allowed.deciding
 
 
 def _keep_set(row: Generation, now: Generation) -> Iterator[str]:
