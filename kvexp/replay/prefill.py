@@ -44,16 +44,30 @@ class Prefill:
         value_AKTD: torch.Tensor,
         scaling: float,
     ) -> torch.Tensor:
-        self.keys.append(key_AKTD[0])
-        self.values.append(value_AKTD[0])
+        # A model hands over views by token; every arm gathers rows of a head.
+        self.keys.append(key_AKTD[0].contiguous())
+        self.values.append(value_AKTD[0].contiguous())
         if self.queries_at:
             self.queries.append(query_AHTD[0, :, list(self.queries_at)].float() * scaling)
         for rows in self.requests:
             mass = attention_mass(query_AHTD[0], key_AKTD[0], rows, scaling)
             self.masses.setdefault(rows, []).append(mass)
-        return torch.nn.functional.scaled_dot_product_attention(
-            query_AHTD, key_AKTD, value_AKTD, is_causal=True, scale=scaling, enable_gqa=True
-        )
+        return causal_attention(query_AHTD, key_AKTD, value_AKTD, scaling)
+
+
+def causal_attention(
+    query_AHTD: torch.Tensor, key_AKTD: torch.Tensor, value_AKTD: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    """Attention by a fused kernel on every device: the unfused one would hold n x n weights a head."""
+    shared = key_AKTD.shape[1] < query_AHTD.shape[1]
+    if shared and query_AHTD.device.type == "cuda" and query_AHTD.dtype == torch.float32:
+        # The one kernel there that takes float32 takes no shared heads.
+        group = query_AHTD.shape[1] // key_AKTD.shape[1]
+        key_AKTD, value_AKTD = (x.repeat_interleave(group, 1) for x in (key_AKTD, value_AKTD))
+        shared = False
+    return torch.nn.functional.scaled_dot_product_attention(
+        query_AHTD, key_AKTD, value_AKTD, is_causal=True, scale=scaling, enable_gqa=shared
+    )
 
 
 def attention_mass(

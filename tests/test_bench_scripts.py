@@ -1,0 +1,68 @@
+"""The scripts that time the harness and check it on a GPU: their logic, on tiny models and the CPU."""
+
+import json
+
+import pytest
+import torch
+
+from scripts import bench_harness, gpu_check
+from scripts.benching import checks, setting, timing
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch):
+    torch.set_num_threads(1)
+    one = {"qwen2.5-1.5b": setting.ARCHITECTURES["qwen2.5-1.5b"]}
+    for module in (setting, bench_harness, gpu_check):
+        monkeypatch.setattr(module, "ARCHITECTURES", one)
+
+
+def test_the_benchmark_prints_every_part_of_its_table(tmp_path, capsys):
+    out = tmp_path / "rows.json"
+    arguments = ["--tiny", "--lengths", "300", "--repeats", "1", "--new-tokens", "7", "--json", str(out)]
+    assert bench_harness.main(arguments) == 0
+    rows = json.loads(out.read_text())
+    assert len(capsys.readouterr().out.splitlines()) == len(rows)
+    for what in ("certificate / deterministic", "score rows", "padded", "phase: decode", "throughput of 17"):
+        assert any(what in row["what"] for row in rows), what
+    times = [row["value"] for row in rows if row["unit"] in ("ms", "s", "MB", "ratio")]
+    assert min(times) > 0
+
+
+def test_the_check_holds_on_the_cpu_and_prints_the_table(capsys):
+    assert gpu_check.main(["--device", "cpu", "--tiny"]) == 0
+    printed = capsys.readouterr().out
+    assert "every check holds" in printed
+    assert "not on this device" in printed
+    assert "throughput of 17 arms" in printed
+
+
+def test_the_check_fails_where_a_product_is_rounded(monkeypatch, capsys):
+    def rounding(one, other):
+        return (one.bfloat16() @ other).float()
+
+    monkeypatch.setattr(checks, "product", rounding)
+    assert gpu_check.main(["--device", "cpu", "--tiny", "--seconds", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "DOES NOT HOLD" in printed
+    assert "left out: no time" in printed
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_without_a_gpu_the_check_says_so(capsys):
+    assert gpu_check.main([]) == 2
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+def test_a_peak_is_what_is_alive_at_once():
+    def run() -> None:
+        for _ in range(3):
+            one = torch.ones(1000, 1000)
+            two = one + 1
+            del one, two
+
+    assert timing.peak_bytes(run, torch.device("cpu")) == pytest.approx(8e6, rel=0.01)
+
+
+def test_a_ratio_is_the_median_of_the_ratios_within_a_repeat():
+    assert timing.ratio([2.0, 30.0, 4.0], [1.0, 10.0, 8.0]) == 2.0
