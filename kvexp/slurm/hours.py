@@ -94,10 +94,10 @@ def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) ->
 
 def _read(path: Path, kind: type[T]) -> T | None:
     """Raises IntegrityError for a file that holds something else; None: there is no file."""
+    if not path.exists():
+        return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except FileNotFoundError:
-        return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise IntegrityError(
             f"{path} is not a record of this version of kvexp ({error}): restore it"
