@@ -214,7 +214,8 @@ class Data:
 
     def _with_signals(self, rows: pd.DataFrame, signals: Sequence[str]) -> tuple[pd.DataFrame, str, str]:
         """Rows where the signals are defined, why these are too few, and a note on those left out."""
-        defined = rows[list(signals)].notna().all(axis=1)
+        known = [~np.isnan(rows[signal].to_numpy(np.float64)) for signal in signals]
+        defined = np.logical_and.reduce(known)
         lost, names = int((~defined).sum()), " and ".join(signals)
         if not len(rows):
             return rows, "the population has no such row", ""

@@ -147,9 +147,23 @@ def labelled(table: pd.DataFrame, population: Population, thresholds: Mapping[st
 
 
 def strata(rows: pd.DataFrame, columns: Iterable[str]) -> Integers:
-    """One code per combination of the columns' values, (rows,)."""
-    codes = rows.groupby(list(columns), observed=True, dropna=False, sort=True).ngroup()
-    return codes.to_numpy().astype(np.int64)
+    """One code per combination of the columns' values, in their order and without gaps, (rows,)."""
+    codes = np.zeros(len(rows), np.int64)
+    for name in columns:
+        own = _codes(rows[name])
+        size = int(own.max(initial=0)) + 1
+        codes = np.unique(codes * size + own, return_inverse=True)[1].reshape(-1)
+    return codes.astype(np.int64)
+
+
+def _codes(column: pd.Series) -> Integers:
+    """Whole numbers in the order of the column's values, what is missing last."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        codes = column.cat.codes.to_numpy().astype(np.int64)
+        return np.where(codes < 0, len(column.cat.categories), codes)
+    if column.dtype == object:
+        return column.groupby(column, dropna=False, sort=True).ngroup().to_numpy().astype(np.int64)
+    return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
 def clusters(rows: pd.DataFrame) -> Integers:
