@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from analysis.attention import Attention
 from analysis.blind_marks import marked_svg, marked_table
 from analysis.parts import Part
-from analysis.tables import ablations, tables_of, to_csv, to_markdown
+from analysis.tables import ablations, dictionary, tables_of, to_csv, to_markdown
 
 FIGURES = ("scatter", "errors", "calibration", "layers", "rare", "worlds")
 
@@ -32,6 +32,7 @@ def outputs(
     for table in tables:
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)
+    yield f"tables/{dictionary.NAME}.csv", to_csv(dictionary.dictionary(tables))
     for part in parts:
         for picture in part.pictures:
             yield f"figures/{picture.name}.svg", picture.svg

@@ -15,6 +15,7 @@ class Picture:
         sentence: what it supports, in one sentence with its numbers.
         svg: the drawing; None if the rows it needs are not there.
         undefined: why there is no drawing.
+        more: details that the sentence leaves out, in a shorter line.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Picture:
     sentence: str
     svg: str | None
     undefined: str = ""
+    more: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,30 +11,35 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def picture(name: str, title: str, sentence: str, draw: Callable[[], "Figure"]) -> Picture:
+Words = tuple[str, str]  # the sentence that a picture supports, and details in a shorter line
+
+
+def picture(name: str, title: str, words: Words, draw: Callable[[], "Figure"]) -> Picture:
     """Draw figures/NAME.svg; `draw` imports what it needs of analysis.figures itself."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
     from analysis.figures import style
 
     with style.styled():
         figure = draw()
-    return Picture(name, title, sentence, style.to_svg(figure))
+    sentence, more = words
+    return Picture(name, title, sentence, style.to_svg(figure), more=more)
 
 
 def picture_of(
     name: str,
     title: str,
     numbers: Sequence[tuple[str, Estimate]],
-    sentence: Callable[[], str],
+    words: Callable[[], Words],
     draw: Callable[[], "Figure"],
 ) -> Picture:
     """A picture of named numbers, and which of them it lacks; none, and why, where all are undefined.
 
-    `sentence` and `draw` are called only if some number is there.
+    `words` and `draw` are called only if some number is there.
     """
     if all(found.value is None for _, found in numbers):
         return no_picture(name, title, numbers[0][1].undefined)
-    return picture(name, title, sentence() + what_lacks(numbers), draw)
+    sentence, more = words()
+    return picture(name, title, (sentence, (more + what_lacks(numbers)).strip()), draw)
 
 
 def no_picture(name: str, title: str, reason: str) -> Picture:

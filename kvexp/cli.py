@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(highlight=False, soft_wrap=True, width=width)
     verb: Verb = parsed.verb
     try:
+        if parsed.called in ABOUT_A_STUDY:
+            parsed.overrides = _recalled(parsed.overrides)
         return verb(parsed, console)
     except KvexpError as error:
         return _say(str(error), error.exit_code, error.details)
@@ -81,6 +83,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if parsed.called in ABOUT_A_STUDY and not any(word.startswith("study=") for word in parsed.overrides):
         parsed.overrides = _with_study(parsed.overrides)
     return parsed
+
+
+def _recalled(words: list[str]) -> list[str]:
+    """With those of a renamed study that is named by its results alone."""
+    from kvexp.compose import project_root
+    from kvexp.known_words import recalled
+
+    return recalled(words, project_root(), is_bare=False)
 
 
 def _with_study(words: list[str]) -> list[str]:
@@ -300,7 +310,7 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
     selection = select(parsed.overrides, root)
     results = results_of(selection.study.name, root, is_registered=not parsed.unregistered)
     refuse_unstarted(results, parsed.overrides)
-    found = report(selection, root, results)
+    found = report(selection, root, results, parsed.overrides)
     if parsed.json:
         print(json.dumps(found.plain(), indent=2))
     else:
@@ -310,14 +320,21 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
+    from kvexp.overrides import refuse_choices
+    from kvexp.prereg.fits import refuse_other_grid
     from kvexp.prereg.home import home_of
+    from kvexp.prereg.working import print_moved
     from kvexp.report import analysis_command
     from kvexp.started import refuse_unstarted
 
     root = project_root()
     selection = select(parsed.overrides, root)
-    home = home_of(selection, root)
+    refuse_choices("verdicts", parsed.overrides)
+    home = home_of(selection, root, parsed.overrides)
     refuse_unstarted(home.results, parsed.overrides)
+    refuse_other_grid(home, selection)
+    print_moved(home, Console(stderr=True) if parsed.json else console, parsed.registration)
+    console.file.flush()
     command = analysis_command("analysis", home, parsed.registration)
     command += ["--blind"] if parsed.blind else []
     # The frozen analysis is another program on purpose: it must run without kvexp's dependencies.

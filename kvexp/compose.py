@@ -310,7 +310,8 @@ def _one_sentence(where: str) -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException, ConfigError) as error:
         raise ConfigError(f"{where}: {_reason(error)}") from None
-    except (OSError, UnicodeError, YAMLError, LookupError, TypeError) as error:
+    # Hydra asserts that a field of a table which is null is not set.
+    except (OSError, UnicodeError, YAMLError, LookupError, TypeError, AssertionError) as error:
         raise ConfigError(f"{where} cannot be read: {' '.join(str(error).split())}") from None
 
 

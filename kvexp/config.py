@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from kvexp.errors import ConfigError
+from kvexp.rates import Rate, Roofline, Shape
 from kvexp.replay.protocol import Protocol
 
 GROUPS = ("study", "suite", "model", "task", "arm", "cluster")
@@ -283,14 +284,6 @@ class ArmConf:
 
 
 @dataclass
-class Rate:
-    """Measured speed of a model on a cluster; only for expected times."""
-
-    prefill_tokens_per_s: float = MISSING
-    decode_steps_per_s: float = MISSING  # of one group, all its arms together
-
-
-@dataclass
 class SlurmConf:
     """What a shard asks of Slurm; null: the cluster's own default.
 
@@ -356,7 +349,9 @@ class ClusterConf:
         workers: shards at a time; on Slurm, of one suite.
         threads: torch threads of a worker; 0 shares the cores among the workers.
         device: torch device.
-        rates: measured speed by model name.
+        rates: measured speed by model name; only for expected times, as are the next two.
+        shapes: sizes by name of models without a measured rate.
+        roofline: of the device, which makes an estimate of a shape.
         slurm: what a shard asks of Slurm.
     """
 
@@ -366,6 +361,8 @@ class ClusterConf:
     threads: int = 0
     device: str = "cpu"
     rates: dict[str, Rate] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    roofline: Roofline | None = None
     slurm: SlurmConf = field(default_factory=SlurmConf)
 
     def __post_init__(self) -> None:

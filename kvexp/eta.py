@@ -7,8 +7,8 @@ from pathlib import Path
 from kvexp import shard_log
 from kvexp.config import ClusterConf
 from kvexp.errors import IntegrityError
-from kvexp.grid import expected_minutes
 from kvexp.moments import seconds_of
+from kvexp.projection import expected_minutes
 from kvexp.resolved import Shard
 from kvexp.shard_log import FOOTER
 

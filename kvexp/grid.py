@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kvexp.compose import Selection
-from kvexp.config import AttentionConf, ClusterConf, ModelConf, SuiteConf, TaskConf
+from kvexp.config import AttentionConf, ModelConf, SuiteConf, TaskConf
 from kvexp.design import design
 from kvexp.errors import ConfigError, InputError, NotFetched, named
 from kvexp.families import family_of
@@ -190,15 +190,3 @@ def _check_scores(suite: AttentionConf) -> None:
     ):
         if suite.condition not in score(name, **params).conditions:
             raise ConfigError(f"the {name} score is undefined in the {suite.condition} condition")
-
-
-def expected_minutes(shard: Shard, cluster: ClusterConf) -> float | None:
-    """From the cluster's measured rates, every answer taken at full length; None without a rate."""
-    rate = cluster.rates.get(shard.model.name)
-    if rate is None:
-        return None
-    seconds = shard.context_tokens / rate.prefill_tokens_per_s
-    if isinstance(shard, GenerationShard):
-        groups = len({1.0 if arm.budget is None else arm.budget for arm in shard.places()})
-        seconds += groups * shard.task.max_new_tokens / rate.decode_steps_per_s
-    return len(shard.example_ids) * seconds / 60 / cluster.workers

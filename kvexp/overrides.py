@@ -2,14 +2,19 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 from kvexp import hub
 from kvexp.compose import Selection
 from kvexp.config import ClusterConf, ModelConf, TaskConf, is_folder
 from kvexp.errors import ConfigError, InputError, NotFetched
 from kvexp.families import family_of
+from kvexp.known_words import remember
+
+T = TypeVar("T")
 
 
 def needed(selection: Selection) -> tuple[list[ModelConf], list[TaskConf]]:
@@ -32,6 +37,23 @@ def study_words(overrides: Iterable[str]) -> tuple[str, ...]:
         for word, key in keys.items()
         if key not in ("study", "suite", "model", "task") and key.partition(".")[0] != "cluster"
     )
+
+
+def refuse_choices(verb: str, overrides: Iterable[str], allowed: Sequence[str] = (), hint: str = "") -> None:
+    """Raises ConfigError for a choice of a part of the study, where a verb is about all of it.
+
+    Args:
+        verb: that was called.
+        overrides: its words.
+        allowed: groups whose choice means something to it.
+        hint: what to say instead.
+    """
+    for word in overrides:
+        group = word.lstrip("+").partition("=")[0]
+        if group in ("suite", "model", "task") and group not in allowed:
+            raise ConfigError(
+                f"{word}: {verb} is about the whole study, no {group} of it: {hint or 'leave it out'}"
+            )
 
 
 def grid_words(overrides: Iterable[str]) -> list[str]:
@@ -68,6 +90,14 @@ def notes(selection: Selection, overrides: Sequence[str]) -> list[str]:
 def is_renamed(selection: Selection) -> bool:
     """Whether results go to another folder than that of the study's file."""
     return selection.study.name != selection.chosen["study"][0]
+
+
+def remember_words(selection: Selection, root: Path, overrides: Sequence[str]) -> None:
+    """Keep beside the results of a renamed study which words make it."""
+    if is_renamed(selection):
+        name, file = selection.study.name, selection.chosen["study"][0]
+        words = [f"study={file}", f"study.name={name}", *grid_words(overrides)]
+        remember(root / "results" / name, words)
 
 
 def _other_grid(selection: Selection, overrides: Sequence[str]) -> list[str]:
@@ -118,14 +148,18 @@ def _reads_data(conf: TaskConf) -> bool:
 
 
 def own_rates(selection: Selection, overrides: Sequence[str]) -> ClusterConf:
-    """The cluster without the measured rates of models that are others now, unless a word gives them."""
+    """The cluster without rates and shapes of models that are others now, unless a word gives them."""
     said = [word.lstrip("+") for word in overrides]
-    rates = {
-        name: rate
-        for name, rate in selection.cluster.rates.items()
-        if name not in selection.lent or any(word.startswith(f"cluster.rates.{name}.") for word in said)
-    }
-    return replace(selection.cluster, rates=rates)
+
+    def own(group: str, known: Mapping[str, T]) -> dict[str, T]:
+        return {
+            name: one
+            for name, one in known.items()
+            if name not in selection.lent or any(word.startswith(f"cluster.{group}.{name}.") for word in said)
+        }
+
+    cluster = selection.cluster
+    return replace(cluster, rates=own("rates", cluster.rates), shapes=own("shapes", cluster.shapes))
 
 
 def fetch_command(selection: Selection, overrides: Sequence[str]) -> str:

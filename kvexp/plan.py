@@ -10,17 +10,19 @@ from rich.table import Table
 
 from kvexp.compose import Selection
 from kvexp.config import AttentionConf, SuiteConf
+from kvexp.counts import KINDS, Counts, counts_of
 from kvexp.errors import InputError, NotFetched
 from kvexp.families import family_of
-from kvexp.grid import chosen, expected_minutes, shards
+from kvexp.grid import chosen, shards
 from kvexp.missing import Lacks, Missing, lines, missing, summary
 from kvexp.overrides import fetch_command, notes, own_rates, refuse_lent
+from kvexp.projection import PAPER_GPU_HOURS, expected_minutes, project
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.terminal import printable
 
 
 def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Counts by suite, task and arm, and minutes expected from measured rates (null without one).
+    """Counts by suite, task and arm, and minutes and hours expected from the cluster's rates (null: none).
 
     Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
     are the words that made the selection: the command that gets what is missing repeats them, and `notes`
@@ -39,11 +41,12 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
     ]
     return {
         "study": selection.study.name,
+        "registered": selection.chosen["study"][0],
         "cluster": selection.cluster.name,
         "shards": len(made),
-        "generations": sum(map(_generations, made)),
-        "cells": sum(map(_cells, made)),
+        **asdict(counts_of(made)),
         "expected_minutes": _total(minutes),
+        "projection": {**project(made, cluster).plain(), "paper_gpu_hours": PAPER_GPU_HOURS},
         "suites": suites,
         "missing": [asdict(one) for one in absent],
         "fetch": None if all(one.by_hand for one in absent) else fetch_command(selection, overrides),
@@ -76,10 +79,9 @@ def _suite(name: str, selection: Selection, made: list[Shard], lacks: Lacks) -> 
         "tasks": list(dict.fromkeys(shard.task.name for shard in made)),
         "examples": sum(len(shard.example_ids) for shard in made),
         "shards": len(made),
-        "generations": sum(map(_generations, made)),
+        **asdict(counts_of(made)),
         "generations_per_example": _per_example(made[0]),
         "generations_by_arm": _by_arm(made),
-        "cells": sum(map(_cells, made)),
         "cells_by_budget": _by_budget(made),
         "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
         "missing": {name: str(error) for name, error in absent.items()},
@@ -107,15 +109,7 @@ def _by_budget(made: list[Shard]) -> dict[str, int]:
 
 
 def _per_example(shard: Shard) -> int:
-    return _generations(shard) // len(shard.example_ids)
-
-
-def _generations(shard: Shard) -> int:
-    return shard.n_rows if isinstance(shard, GenerationShard) else 0
-
-
-def _cells(shard: Shard) -> int:
-    return shard.n_cells if isinstance(shard, AttentionShard) else 0
+    return Counts.of(shard).generations // len(shard.example_ids)
 
 
 def _total(minutes: list[float | None]) -> float | None:
@@ -125,27 +119,46 @@ def _total(minutes: list[float | None]) -> float | None:
 
 def print_plan(plan: dict[str, Any], console: Console) -> None:
     """The plan as tables for a person: suites, then generations by arm and cells by budget."""
-    suites = plan["suites"]
+    suites, hours = plan["suites"], plan["projection"]
     table = Table("suite", "tasks", box=None, title=f"study {plan['study']}", title_justify="left")
-    kinds = [kind for kind in ("generations", "cells") if plan[kind]]
-    for column in ("examples", "shards", *kinds, "minutes"):
+    kinds = {kind: words for kind, words in KINDS.items() if plan[kind]}
+    for column in ("examples", "shards", *kinds.values(), "minutes", hours["unit"]):
         table.add_column(column, justify="right")
     for s in suites:
         counts = [f"{s[key]:,}" for key in ("examples", "shards", *kinds)]
-        table.add_row(s["suite"], ", ".join(s["tasks"]), *counts, _minutes(s["expected_minutes"]))
+        spent = _hours(hours["by_suite"][s["suite"]])
+        table.add_row(s["suite"], ", ".join(s["tasks"]), *counts, _minutes(s["expected_minutes"]), spent)
     console.print(table)
     _print_counts("arm", "generations", "generations_by_arm", suites, console)
-    _print_counts("budget", "attention cells", "cells_by_budget", suites, console)
-    counts = [f"{plan[kind]:,} {kind}" for kind in kinds]
+    _print_counts("budget", "cells", "cells_by_budget", suites, console)
     console.print(
-        f"{plan['shards']:,} shards, {', '.join(counts)}, "
+        f"{plan['shards']:,} shards, {Counts(*(plan[kind] for kind in KINDS))}, "
         f"{_minutes(plan['expected_minutes'])} minutes expected on cluster={plan['cluster']}"
     )
+    _print_projection(plan, console)
     for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
         console.print(remark, markup=False)
     _print_missing([Missing(**one) for one in plan["missing"]], plan["fetch"], console)
     for note in plan["notes"]:
         console.print(printable(note), markup=False)
+
+
+def _print_projection(plan: dict[str, Any], console: Console) -> None:
+    """What all of it costs, where that number comes from, and what it leaves out."""
+    hours = plan["projection"]
+    beside = f" (the paper's whole grid: roughly {hours['paper_gpu_hours']} GPU-hours)"
+    is_like_it = hours["unit"] == "GPU-hours" or plan["registered"] == "paper"
+    console.print(f"{_hours(hours['total'])} {hours['unit']} projected{beside if is_like_it else ''}")
+    for basis in hours["bases"]:
+        console.print(f"  {printable(basis)}", markup=False)
+    if hours["lacking"]:
+        names = ", ".join(hours["lacking"])
+        console.print(
+            f"  no rate on cluster={plan['cluster']} of {names}: see rates and shapes in conf/cluster",
+            markup=False,
+        )
+    if hours["bases"]:
+        console.print(f"  contexts at their nominal length; left out: {hours['left_out']}")
 
 
 def _print_missing(absent: list[Missing], fetch: str | None, console: Console) -> None:
@@ -176,3 +189,7 @@ def _print_counts(axis: str, what: str, key: str, suites: list[dict[str, Any]], 
 
 def _minutes(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
+
+
+def _hours(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.2f}"

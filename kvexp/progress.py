@@ -5,22 +5,24 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvexp.config import ClusterConf
-from kvexp.grid import expected_minutes
-from kvexp.records import Failed
+from kvexp.counts import Counts, counts_of, total
+from kvexp.projection import expected_minutes
+from kvexp.records import Failed, World
 from kvexp.resolved import Shard
+from kvexp.shard_log import CELLS
 
-FAILED = f'{{"kind":"{Failed.__struct_config__.tag}"'.encode()
+FAILED, WORLD = (f'{{"kind":"{kind.__struct_config__.tag}"'.encode() for kind in (Failed, World))
 
 
 class RowCount:
     """Rows in growing logs, without the lines of examples that failed; no row is read twice."""
 
     def __init__(self, logs: Sequence[Path]) -> None:
-        self._seen = {path: (0, 0) for path in logs}  # bytes read, rows in them
+        self._seen = {path: (0, 0, 0) for path in logs}  # bytes read, rows in them, of these world rows
 
-    def __call__(self) -> list[int]:
+    def __call__(self) -> list[Counts]:
         """Rows that are there now, by log."""
-        for path, (position, rows) in self._seen.items():
+        for path, (position, rows, worlds) in self._seen.items():
             if not path.is_file():
                 continue
             with suppress(OSError), path.open("rb") as file:
@@ -28,8 +30,13 @@ class RowCount:
                 for line in file:
                     if line.endswith(b"\n"):  # a torn one may become either
                         position, rows = position + len(line), rows + (not line.startswith(FAILED))
-                self._seen[path] = (position, rows)
-        return [rows for _, rows in self._seen.values()]
+                        worlds += line.startswith(WORLD)
+                self._seen[path] = (position, rows, worlds)
+        return [_counts(path, rows, worlds) for path, (_, rows, worlds) in self._seen.items()]
+
+
+def _counts(log: Path, rows: int, worlds: int) -> Counts:
+    return Counts(cells=rows - worlds, worlds=worlds) if log.name == CELLS else Counts(generations=rows)
 
 
 class Work:
@@ -38,7 +45,7 @@ class Work:
     A row of an attention suite costs a hundredth of a generation, so time is not told by counting rows.
 
     Attributes:
-        total: rows of the complete shards.
+        whole: rows of the complete shards.
         rows: rows that were there at the last update.
         share: of the expected time, from 0 to 1.
     """
@@ -49,19 +56,25 @@ class Work:
         minutes = [expected_minutes(shard, cluster) for shard in shards]
         known = [m for m in minutes if m is not None]
         self._weights = known if len(known) == len(minutes) else [float(n) for n in self._sizes]
-        self.total = sum(self._sizes)
+        self.whole = counts_of(shards)
         self.update()
         self._before = self.share
 
     def update(self) -> None:
         """Read what was added to the logs."""
-        counts = [min(rows, n) for rows, n in zip(self._count(), self._sizes, strict=True)]
-        self.rows = sum(counts)
+        found = self._count()
+        self.rows = total(found)
+        counts = [min(rows.total, n) for rows, n in zip(found, self._sizes, strict=True)]
         done = (rows / n * w for rows, n, w in zip(counts, self._sizes, self._weights, strict=True))
         self.share = sum(done) / sum(self._weights)
+
+    @property
+    def told(self) -> str:
+        """How many rows of each kind are there."""
+        return self.rows.done_of(self.whole)
 
     def line(self, seconds: float) -> str:
         """One line for a log, `seconds` after the start."""
         done = self.share - self._before
         eta = f"{seconds * (1 - self.share) / done / 60:.1f} min" if done > 0 else "unknown"
-        return f"{self.rows:,} of {self.total:,} rows, ETA {eta}"
+        return f"{self.told}, ETA {eta}"

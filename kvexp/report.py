@@ -11,6 +11,8 @@ from rich.text import Text
 
 from kvexp.compose import project_root, select
 from kvexp.errors import KvexpError
+from kvexp.overrides import refuse_choices
+from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.home import Home, home_of
 from kvexp.started import refuse_unstarted
 from kvexp.terminal import printable
@@ -35,8 +37,11 @@ def analysis_command(module: str, home: Home, registration: Path | None) -> list
 def report(parsed: argparse.Namespace, console: Console) -> int:
     """Make evidence.json, generations.html, verdicts and report.html anew; the worst exit code of them."""
     root = project_root()
-    home = home_of(select(parsed.overrides, root), root)
+    selection = select(parsed.overrides, root)
+    refuse_choices("report", parsed.overrides)
+    home = home_of(selection, root, parsed.overrides)
     refuse_unstarted(home.results, parsed.overrides)
+    refuse_other_grid(home, selection)
     codes = [_verify(parsed, console)]
     # The page of answers first: the report links to it. What stops both is said once, by the analysis.
     answers = _run(analysis_command("analysis.report", home, parsed.registration), root, is_quiet=True)

@@ -208,9 +208,13 @@ class AttentionShard(Shard):
         return queries * len(conf.budgets) * self.layers * self.query_heads
 
     @property
+    def n_worlds(self) -> int:
+        """World rows of a complete log: one a layer, changed worlds and world 0."""
+        return len(self.world_ids) * len(CHANGES) * (self.attention.worlds + 1) * self.layers
+
+    @property
     def n_rows(self) -> int:
-        worlds = len(self.world_ids) * len(CHANGES) * (self.attention.worlds + 1)
-        return self.n_cells + worlds * self.layers
+        return self.n_cells + self.n_worlds
 
     def expected(self) -> Iterator[ExpectedCells]:
         for example_id in self.example_ids:

@@ -14,13 +14,16 @@ from rich.text import Text
 
 from kvexp import shard_log
 from kvexp.compose import Selection
+from kvexp.counts import NONE, Counts, total
 from kvexp.errors import InputError, IntegrityError
 from kvexp.eta import Progress, eta_minutes
 from kvexp.example_files import example_file, lost
 from kvexp.families import family_of
 from kvexp.grid import chosen, shards
+from kvexp.overrides import fetch_command
 from kvexp.prepare import written_ids
-from kvexp.records import Footer
+from kvexp.progress import RowCount
+from kvexp.records import Footer, World
 from kvexp.resolved import Shard
 from kvexp.shard_log import FOOTER
 from kvexp.shard_places import folder_of
@@ -31,6 +34,7 @@ from kvexp.slurm.submissions import Book
 from kvexp.started import GRID
 from kvexp.terminal import printable
 
+FETCH = "`kvexp fetch`"  # as the reasons for missing data say it
 MOST_LINES = 60  # of a table by shard; a longer one is by task
 
 
@@ -41,7 +45,7 @@ class ShardStatus:
     Attributes:
         state: complete, running, queued, failed (some example failed), dead (its last job ended without
             completing it), partial, waiting, or broken.
-        done: rows that are there, generations or cells.
+        done: rows that are there.
         expected: rows that a complete shard holds.
         idle_seconds: since the log last grew; None without a log.
         note: what is wrong, or empty.
@@ -49,6 +53,8 @@ class ShardStatus:
         category: how that ended, in one word; None: it did not, or nobody knows.
         log: what that wrote, relative to the repository.
         tail: its last lines.
+        rows: `done` by kind.
+        whole: `expected` by kind.
     """
 
     shard_id: str
@@ -61,6 +67,8 @@ class ShardStatus:
     category: str | None = None
     log: str | None = None
     tail: tuple[str, ...] = ()
+    rows: Counts = NONE
+    whole: Counts = NONE
 
 
 @dataclass(frozen=True)
@@ -92,11 +100,17 @@ class Report:
         }
 
 
-def report(selection: Selection, root: Path, results: Path) -> Report:
-    """Read the files of the chosen shards and ask Slurm, if anything was ever submitted to it."""
+def report(selection: Selection, root: Path, results: Path, overrides: Sequence[str] = ()) -> Report:
+    """Read the files of the chosen shards and ask Slurm, if anything was ever submitted to it.
+
+    `overrides` are the words that made the selection, for the commands that notes name.
+    """
     made = _made(selection, results)
     slurm = standing(Book(root, results))
     rows = [_with_slurm(row, slurm) for row in _statuses(selection, results, made)]
+    if any(FETCH in row.note for row in rows):
+        command = f"`{fetch_command(selection, overrides)}`"
+        rows = [replace(row, note=row.note.replace(FETCH, command)) for row in rows]
     folders = [(folder_of(results, shard), shard.log) for shard in made]
     healthy = [place for place, row in zip(folders, rows, strict=True) if row.state != "broken"]
     progress = [
@@ -147,6 +161,10 @@ def _absent(selection: Selection, suite_name: str, task: str) -> str | None:
 
 def shard_status(results: Path, shard: Shard) -> ShardStatus:
     """Reads the folder of one shard; a broken log is a state, not an error."""
+    return replace(_shard_status(results, shard), whole=Counts.of(shard))
+
+
+def _shard_status(results: Path, shard: Shard) -> ShardStatus:
     folder, expected = folder_of(results, shard), shard.n_rows
     idle = None
     try:
@@ -154,7 +172,9 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
         idle = max(0.0, time.time() - log.stat().st_mtime) if log.exists() else None
         if (closed := _closed(folder, shard.log)) is not None:
             note = _foreign(folder, shard, closed)
-            return ShardStatus(shard.shard_id, "complete", closed.rows, expected, idle, note)
+            whole = Counts.of(shard)
+            rows = whole if closed.rows == whole.total else RowCount([log])()[0]
+            return ShardStatus(shard.shard_id, "complete", closed.rows, expected, idle, note, rows=rows)
         state = shard_log.read_state(folder, shard.log)
     except (IntegrityError, OSError) as error:
         return ShardStatus(shard.shard_id, "broken", 0, expected, idle, str(error))
@@ -168,7 +188,12 @@ def shard_status(results: Path, shard: Shard) -> ShardStatus:
     elif state.rows or state.attempts:
         word = "partial"
     category = state.failed[-1].category if word == "failed" else None
-    return ShardStatus(shard.shard_id, word, len(state.rows), expected, idle, note, category=category)
+    worlds = sum(isinstance(row, World) for row in state.rows.values())
+    others = len(state.rows) - worlds
+    rows = Counts(cells=others, worlds=worlds) if shard.log == shard_log.CELLS else Counts(others)
+    return ShardStatus(
+        shard.shard_id, word, len(state.rows), expected, idle, note, category=category, rows=rows
+    )
 
 
 def _closed(folder: Path, log: str) -> Footer | None:
@@ -254,9 +279,8 @@ def print_status(study: str, rows: Sequence[ShardStatus], console: Console) -> N
         shared = [row.shard_id for row in rows if row.note == note]
         who = shared[0] if len(shared) == 1 else f"{len(shared)} shards from {shared[0]}"
         console.print(Text(f"{who}: {printable(note)}"))
-    done, expected = sum(r.done for r in rows), sum(r.expected for r in rows)
-    whole = sum(r.state == "complete" for r in rows)
-    console.print(f"{whole} of {len(rows)} shards complete, {done:,} of {expected:,} rows")
+    told = total(r.rows for r in rows).done_of(total(r.whole for r in rows))
+    console.print(f"{sum(r.state == 'complete' for r in rows)} of {len(rows)} shards complete, {told}")
 
 
 def _table(study: str, *columns: str) -> Table:

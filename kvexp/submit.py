@@ -13,12 +13,13 @@ from rich.text import Text
 from kvexp import launch
 from kvexp.compose import Selection
 from kvexp.config import is_folder
+from kvexp.counts import counts_of
 from kvexp.errors import ConfigError, InputError, IntegrityError, NotFetched
 from kvexp.example_files import lost
 from kvexp.grid import chosen, protocols, shards
 from kvexp.launch import Outcome, ShardJob
 from kvexp.missing import Lacks, lines, missing, summary
-from kvexp.overrides import fetch_command, notes, refuse_lent
+from kvexp.overrides import fetch_command, notes, refuse_lent, remember_words
 from kvexp.prepare import write_examples, write_grid
 from kvexp.prereg.chain import UNREGISTERED
 from kvexp.prereg.gate import gate
@@ -68,7 +69,8 @@ def submit(
     made = shards(selection, "leave_out")
     wanted = chosen(made, selection)
     scratch = {shard.suite: Under(anchor=UNREGISTERED) for shard in wanted}
-    under = gate(home_of(selection, root, overrides), wanted, allow_dirty) if is_registered else scratch
+    home = home_of(selection, root, overrides)
+    under = gate(home, wanted, allow_dirty) if is_registered else scratch
     left_out = [s.name for s in selection.suites if s.name not in {shard.suite for shard in made}]
     todo = [s for s in wanted if not is_complete(results, s)]
     open_ids = {s.shard_id for s in todo}
@@ -77,7 +79,8 @@ def submit(
     if then_analyze and not (on_slurm and is_registered):
         raise ConfigError(
             "--then-analyze submits a job of its own: it needs a cluster with executor: slurm, and no "
-            "--unregistered (elsewhere, say `kvexp lock` and `kvexp verdicts` afterwards)"
+            f"--unregistered (elsewhere, say `{home.command('lock')}` and `{home.command('verdicts')}` "
+            "afterwards)"
         )
     if on_slurm:
         refuse_absent()
@@ -94,6 +97,8 @@ def submit(
     refuse_other_weights(results, made, todo)
     gone = lost(results, wanted)
     write_grid(results, made, left_out)
+    if is_registered:
+        remember_words(selection, root, overrides)
     write_examples(results, wanted, launch.tokenizers(selection))
     _refuse_others(results, [s for s in wanted if s.shard_id not in open_ids], under)
     for note in dict.fromkeys(one.note for one in under.values() if one.note):
@@ -106,6 +111,7 @@ def submit(
     console.print(
         f"study {selection.study.name}: {len(wanted) - len(todo)} of {len(wanted)} shards are complete, "
         f"{len(todo)} to run on cluster={selection.cluster.name}{where}"
+        f"{f': {counts_of(todo)}' if todo else ''}"
     )
     if on_slurm and (todo or then_analyze):
         send_all(_sending(selection, root, results, todo, under, overrides, then_analyze), console)
@@ -132,7 +138,8 @@ def _sending(
     then_analyze: bool,
 ) -> Sending:
     made = protocols(selection)
-    words = [word for word in overrides if not word.lstrip("+").startswith(("cluster", "suite="))]
+    # Whoever locks and judges is told its suites, and takes no other choice of a part.
+    words = [w for w in overrides if not w.lstrip("+").startswith(("cluster", "suite=", "model=", "task="))]
     return Sending(
         root,
         results,
@@ -185,7 +192,7 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, c
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[rows]:,}/{task.fields[of]:,} rows, ETA"),
+        TextColumn("{task.fields[rows]}, ETA"),
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
@@ -195,10 +202,10 @@ def _watch(events: Iterator[Outcome | None], jobs: list[ShardJob], work: Work, c
     started = told = time.monotonic()
     try:
         with closing(events), progress:  # type: ignore[type-var]
-            bar = progress.add_task("running", total=1.0, rows=work.rows, of=work.total)
+            bar = progress.add_task("running", total=1.0, rows=work.told)
             for event in events:
                 work.update()
-                progress.update(bar, completed=work.share, rows=work.rows)
+                progress.update(bar, completed=work.share, rows=work.told)
                 if event is not None:
                     whole += event.error is None
                     worst = max(worst, event.exit_code)

@@ -8,9 +8,9 @@ from itertools import chain
 import pytest
 
 from kvexp.compose import select
-from kvexp.config import ArmConf, ArmGrid, ClusterConf, ModelConf, Rate, TaskConf
+from kvexp.config import ArmConf, ArmGrid, ModelConf, TaskConf
 from kvexp.errors import ConfigError
-from kvexp.grid import chosen, expected_minutes, shards
+from kvexp.grid import chosen, shards
 from kvexp.replay.protocol import Protocol
 from kvexp.resolved import SHARD_VERSION, GenerationShard
 from tests import project
@@ -263,11 +263,3 @@ def test_choosing_narrows_and_never_to_nothing(root):
     selection = project.selected(root, "study.suites=[mini,other]", "suite=mini", "task=facts")
     with pytest.raises(ConfigError, match="nothing is chosen: mini has no task facts"):
         chosen(shards(selection), selection)
-
-
-def test_expected_minutes_count_prefill_and_groups_once_an_example():
-    rate = Rate(prefill_tokens_per_s=512, decode_steps_per_s=8)
-    cluster = ClusterConf(name="c", executor="local", workers=2, rates={"m": rate})
-    # 2 examples: 512 tokens at 512/s, and two groups (full, 25 %) of 8 steps at 8/s, on two workers
-    assert expected_minutes(FIXED, cluster) == pytest.approx(2 * (1 + 2) / 60 / 2)
-    assert expected_minutes(FIXED, ClusterConf(name="c", executor="local")) is None

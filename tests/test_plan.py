@@ -17,6 +17,9 @@ from kvexp.plan import print_plan, study_plan
 from tests import project, tiny
 from tests.project import ROOT
 
+# All that a rate must have.
+RATE = ("device=d", "dtype=float32", "date='2026-01-01'", "command=c", "prefill_token_s=0.01", "step_s=1")
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory, tiny_folder):
@@ -43,6 +46,7 @@ def test_the_studies_that_ship(study, arms):
         assert suite["generations"] == sum(suite["generations_by_arm"].values())
         assert suite["cells"] == sum(suite["cells_by_budget"].values())
     assert made["cells"] == {"demo": 12 * 3 * 270, "embedded": 36 * 3 * 270}[study]
+    assert made["worlds"] == {"demo": 4 * 2 * 7 * 30, "embedded": 12 * 2 * 7 * 30}[study]
     assert made["generations"] == sum(s["generations"] for s in made["suites"])
     assert made["shards"] == len(made["shard_ids"]) == len(set(made["shard_ids"]))
     assert made["expected_minutes"] > 0
@@ -214,9 +218,7 @@ def test_words_that_do_not_do_what_they_seem_to(bare, words, said):
 
 def test_other_weights_under_a_shipped_name_are_not_timed_by_its_rate(tiny_folder):
     words = ["study=demo", f"model.smollm2-135m.source={tiny_folder}"]
-    rates = [
-        f"cluster.rates.smollm2-135m.{name}=7" for name in ("prefill_tokens_per_s", "decode_steps_per_s")
-    ]
+    rates = [f"cluster.rates.smollm2-135m.{word}" for word in RATE]
     for added, is_timed in (([], False), (rates, True)):
         made = study_plan(select(words + added, ROOT), words + added)
         assert (made["expected_minutes"] is not None) == is_timed
@@ -251,6 +253,28 @@ def test_json_is_json_and_agrees_with_the_table(plan):
     assert re.search(r"^ *poisson +16 *$", table, re.MULTILINE)
 
 
+def test_hours_stand_beside_the_paper_s_with_where_they_come_from(bare, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert main(["plan", "paper", "cluster=slurm_h100"]) == 0
+    shown = capsys.readouterr().out
+    hours = re.search(
+        r"^([0-9.]+) GPU-hours projected \(the paper's whole grid: roughly 70", shown, re.MULTILINE
+    )
+    assert 0.5 < float(hours[1]) < 70
+    assert "estimated, not measured: H100" in shown
+    assert "left out: loading models, waiting in queues" in shown
+    assert "measured on" not in shown
+    assert main(["plan", "paper"]) == 0
+    shown = capsys.readouterr().out
+    assert "unknown CPU-hours projected" in shown
+    assert "no rate on cluster=local of qwen2.5-1.5b, qwen2.5-7b, " in shown
+    assert main(["plan", "demo"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^[0-9.]+ CPU-hours projected$", shown, re.MULTILINE)
+    assert "  measured on one core of " in shown
+    assert "estimated" not in shown
+
+
 def test_a_choice_counts_only_what_is_chosen(plan):
     whole, part = (
         json.loads(plan("study=demo", *o, "--json")) for o in ([], ["suite=demo-1k", "task=words"])
@@ -265,8 +289,8 @@ def test_minutes_follow_the_rates_and_the_workers(plan):
         return json.loads(plan("study=demo", "--json", *overrides))["expected_minutes"]
 
     rates = [
-        "cluster.rates.smollm2-135m.prefill_tokens_per_s=100",
-        "cluster.rates.smollm2-135m.decode_steps_per_s=1",
+        "cluster.rates.smollm2-135m.prefill_token_s=0.01",
+        "cluster.rates.smollm2-135m.step_s=1",
     ]
     assert minutes(*rates) > 2 * minutes()
     assert minutes("cluster.workers=4") == pytest.approx(minutes("cluster.workers=2") / 2, rel=0.05)

@@ -180,7 +180,7 @@ def test_a_study_that_is_prepared_and_not_begun_is_waiting(root, status):
     (root / "results/never/grid.jsonl").write_bytes((results(root) / "grid.jsonl").read_bytes())
     out = status("study.name=never")
     assert out.count("waiting") == 2
-    assert "0 of 2 shards complete, 0 of 28 rows" in out
+    assert "0 of 2 shards complete, 0 of 28 generations" in out
 
 
 def test_no_id_is_cut_short_in_a_pipe_or_at_eighty_columns(root):

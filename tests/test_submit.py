@@ -16,9 +16,12 @@ from transformers import GPT2Config
 
 from kvexp import answering
 from kvexp.cli import main
-from kvexp.config import ClusterConf, Rate
+from kvexp.config import ClusterConf
+from kvexp.counts import Counts
 from kvexp.launch import load_model
 from kvexp.progress import RowCount, Work
+from kvexp.projection import AFTER, AROUND
+from kvexp.rates import Rate
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project, tiny
 from tests.project import results
@@ -375,29 +378,32 @@ def test_an_error_with_markup_or_escapes_is_printed_inert(command, root):
 
 
 def test_rows_are_counted_as_they_grow(tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    count = RowCount([one, two])
-    assert count() == [0, 0]
+    one, two, cells = tmp_path / "one", tmp_path / "two", tmp_path / "cells.jsonl"
+    count = RowCount([one, two, cells])
+    assert count() == [Counts()] * 3
     one.write_bytes(b'a\nb\n{"kind":"failed/1","suite":"mini"}\ntor')
-    assert count() == [2, 0]
+    assert count() == [Counts(2), Counts(), Counts()]
     two.write_bytes(b"c\n")
+    cells.write_bytes(b'{"kind":"cell/1"}\n{"kind":"world/1"}\n{"kind":"failed/1"}\n{"kind":"world/1')
     with one.open("ab") as file:
         file.write(b"n\nd\n")
-    assert count() == [4, 1]
+    assert count() == [Counts(4), Counts(1), Counts(cells=1, worlds=1)]
 
 
 def test_the_time_left_is_told_by_expected_minutes_and_not_by_rows(root, tmp_path):
     """Ten rows of the slow shard are worth more than ten of the fast one, though both have as many."""
     slow, fast = project.made(root)
-    slow = replace(slow, context_tokens=10 * fast.context_tokens)
-    cluster = ClusterConf(name="c", executor="debug", rates={"tiny": Rate(100.0, 1e9)})
+    beside = AROUND + 3 * AFTER  # tokens that are fed whatever the context, three arms being stream
+    slow = replace(slow, context_tokens=10 * (fast.context_tokens + beside) - beside)
+    rate = Rate(device="d", dtype="float32", date="2026", command="c", prefill_token_s=0.01, step_s=0.0)
+    cluster = ClusterConf(name="c", executor="debug", rates={"tiny": rate})
     logs = [tmp_path / "slow", tmp_path / "fast"]
     work = Work([slow, fast], logs, cluster)
-    assert work.line(60) == f"0 of {2 * project.ROWS} rows, ETA unknown"
+    assert work.line(60) == f"0 of {2 * project.ROWS} generations, ETA unknown"
     logs[1].write_bytes(b"x\n" * project.ROWS)
     work.update()
     assert work.share == pytest.approx(1 / 11)
-    assert work.line(60) == f"{project.ROWS} of {2 * project.ROWS} rows, ETA 10.0 min"
+    assert work.line(60) == f"{project.ROWS} of {2 * project.ROWS} generations, ETA 10.0 min"
     unknown = Work([slow, fast], logs, replace(cluster, rates={}))
     assert unknown.share == 0.5
 

@@ -7,7 +7,7 @@ from analysis.load.grid import FULL
 from analysis.parts import Part
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
-from analysis.tables.base import NOT_ASKED, Column, Table, Value
+from analysis.tables.base import BUDGET, NOT_ASKED, Column, Table, Value
 
 MAIN = "main tasks"
 # The deterministic arms of the paper's table, each where it is run; a study without them has fewer columns.
@@ -79,7 +79,7 @@ def _by_task(scope: Scope) -> Table:
         Column("task", "task"),
         Column("arm", "arm"),
         Column("condition", "condition"),
-        Column("budget", "budget"),
+        BUDGET,
         Column("accuracy", "accuracy", "share", is_estimate=True),
         Column("induced", "induced failures", "share", is_estimate=True),
         Column("rescued", "rescued", "share", is_estimate=True),

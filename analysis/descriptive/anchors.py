@@ -13,13 +13,13 @@ from analysis.logged import has_signal
 from analysis.parts import Part
 from analysis.scope import NO_FULL, Scope, Suite, nothing
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 
 PLACE = (Column("suite", "suite"), Column("task", "task"), Column("arm", "arm"))
 SUCCESS = (
     *PLACE,
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "answers"),
     Column("success", "success", "share", is_estimate=True),
 )
@@ -30,7 +30,7 @@ SIGNALS = (
     Column("successes", "successes"),
     Column("auc", "AUC for own failure", "share", is_estimate=True),
     Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "cell label", "share", is_estimate=True),
+    Column("cell", "label alone", "share", is_estimate=True),
     Column("error", "standard error", "number", is_estimate=True),
     Column("z", "z against .5", "number", is_estimate=True),
     Column("p", "p", "number", is_estimate=True),
@@ -40,8 +40,9 @@ SIGNALS = (
 REMARKS = (
     "Standard error, z and two-sided p are Hanley and McNeil's, which take answers as independent, as the "
     "paper does. The interval is the cluster bootstrap's: answers to one example stay together.",
-    "Stratified: pairs within model, task, condition and budget. Cell label: what condition and budget tell "
-    "without any signal. Medians are of the signal as logged, not turned.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
+    "Medians are of the signal as logged, not turned.",
 )
 NO_Z = "the standard error is 0"
 
@@ -72,7 +73,7 @@ def _success(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[tupl
     yield (suite.name, task, FULL, "", "", len(full), rate)
     for arm, condition, budget in places_of(data.rows):
         here = data.rows[picks(data.rows, arm=arm, condition=condition, budget=budget)]
-        yield (suite.name, task, arm, condition, f"{budget:g}", len(here), _rate(scope, data, here))
+        yield (suite.name, task, arm, condition, budget, len(here), _rate(scope, data, here))
 
 
 def _rate(scope: Scope, data: Data, rows: pd.DataFrame) -> Estimate:

@@ -9,13 +9,13 @@ from analysis.descriptive.rows import lacks_rows, picks, places_of, plain, rows_
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 COLUMNS = (
     Column("suite", "suite"),
     Column("arm", "arm"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "answers"),
     Column("evictable", "tokens in the cache, mean", "plain", is_estimate=True),
     Column("expected", "expected to be kept, mean", "plain", is_estimate=True),

@@ -13,7 +13,7 @@ from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("successes", "successes"),
     Column("auc", "AUC for own failure", "share", is_estimate=True),
     Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "cell label", "share", is_estimate=True),
+    Column("cell", "label alone", "share", is_estimate=True),
 )
 SUMMARY = (
     Column("suite", "suite"),
@@ -47,6 +47,8 @@ SUMMARY = (
 REMARKS = (
     "A cell pools what it does not name: conditions and budgets, budgets, always seeds. A cell in which all "
     "answers fail or all succeed has no AUC.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
 )
 
 
@@ -133,23 +135,23 @@ def _picture(suites: Sequence[tuple[str, list[Cell]]]) -> Picture:
     if not known:
         reasons = (cell.auc.undefined for _, found in suites for cell in found)
         return no_picture("cells", title, next(reasons, "there is no cell"))
-    counts = "; ".join(_counts(suite, found) for suite, found in suites)
+    points, intervals = ("; ".join(_counts(at, suite, found) for suite, found in suites) for at in (0, 1))
 
     def draw() -> "Figure":
         from analysis.figures import cells
 
         return cells.cells(known)
 
-    return picture("cells", title, f"The certificate ranks failures by model and task. {counts}.", draw)
+    sentence = f"Cells, model by task, in which the certificate's AUC lies above .5: {points}."
+    return picture("cells", title, (sentence, f"With the whole interval: {intervals}."), draw)
 
 
-def _counts(suite: str, found: Sequence[Cell]) -> str:
-    """How many cells of a suite are above chance, in words."""
-    points, intervals = (
-        f"undefined ({one.undefined})" if one.value is None else f"in {one.value:g}" for one in _above(found)
-    )
+def _counts(at: int, suite: str, found: Sequence[Cell]) -> str:
+    """How many cells of a suite lie above chance, (0) with their AUC or (1) with the whole interval."""
+    above = _above(found)[at]
     of = sum(not cell.is_one_class for cell in found)
-    return f"{suite}: above .5 {points}, with its whole interval {intervals}, of {of} cells"
+    told = f"undefined ({above.undefined})" if above.value is None else f"{above.value:g} of {of}"
+    return f"{suite} {told}"
 
 
 def _summary(found: Sequence[Cell]) -> tuple[Value, ...]:

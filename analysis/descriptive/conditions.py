@@ -8,7 +8,7 @@ from analysis.data import Data
 from analysis.descriptive.rows import data_of, labelled, lacks, names_in, picks
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import STRATIFIED_MEANS, Column, Table, Value
 from kvexp.prereg.registration import Label
 
 SIGNALS = ("certificate", "output_logprob")
@@ -22,12 +22,13 @@ COLUMNS = (
     Column("positives", "positive"),
     Column("auc", "AUC", "share", is_estimate=True),
     Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "cell label", "share", is_estimate=True),
+    Column("cell", "label alone", "share", is_estimate=True),
 )
 REMARKS = (
     "Main tasks, the arm that carries the certificate. Induced failures: among what the full cache answers. "
-    "Attribution: among failures, positive where the full cache succeeds. Stratified: pairs within model, "
-    "task, condition and budget. Cell label: within one condition the budget alone, smaller first.",
+    "Attribution: among failures, positive where the full cache succeeds.",
+    STRATIFIED_MEANS,
+    "label alone: AUC of the bare budget within one condition, the smaller the riskier.",
 )
 
 

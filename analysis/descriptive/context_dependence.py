@@ -7,7 +7,7 @@ from analysis.descriptive.rows import POOLED
 from analysis.details import details_of
 from analysis.parts import Part
 from analysis.scope import Scope
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 MAIN = "main"
 KNOWN = (
@@ -24,7 +24,7 @@ INDUCED = (
     Column("model", "model"),
     Column("arm", "arm"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "answers"),
     Column("every", "induced failures", "share", is_estimate=True),
     Column("dependent_rows", "context-dependent answers"),
@@ -67,5 +67,5 @@ def _known(one: Controlled) -> Iterator[tuple[Value, ...]]:
 def _induced(one: Controlled) -> Iterator[tuple[Value, ...]]:
     for row in one.induced:
         counts = [number.n if number.value is not None else None for number in (row.every, row.dependent)]
-        place = (one.suite, row.model or POOLED, row.arm, row.condition, f"{row.budget:g}")
+        place = (one.suite, row.model or POOLED, row.arm, row.condition, row.budget)
         yield (*place, counts[0], row.every, counts[1], row.dependent, row.shift)

@@ -12,14 +12,14 @@ from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate
 from analysis.statistics.base import Floats, Integers
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 EXAMPLE = ("model", "task", "example_id")
 COLUMNS = (
     Column("suite", "suite"),
     Column("model", "model"),
     Column("arm", "arm"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "answers"),
     Column("seconds_per_token", "seconds per token", "number", is_estimate=True),
     Column("ratio_to_full", "times the full cache", "number", is_estimate=True),
@@ -80,7 +80,7 @@ def _row(
         suite,
         model,
         arm,
-        ALL if budget is None else f"{budget:g}",
+        ALL if budget is None else budget,
         len(rows),
         seconds,
         _over(seconds, base),

@@ -191,14 +191,17 @@ def _picture(rankings: Sequence[Ranking]) -> Picture:
     drawn = [one for one in rankings if one.curve is not None]
     if not drawn:
         return no_picture("coverage", title, rankings[0].reason)
+    by_suite = {suite: [one for one in drawn if one.suite == suite] for suite in [one.suite for one in drawn]}
     at_share = "; ".join(
-        f"{one.suite}: {shown(one.at_share, SHOWN)} ranked by {one.signal}, {shown(one.at_all, SHOWN)} of all"
-        for one in drawn
+        f"{suite} {', '.join(f'{shown(one.at_share, SHOWN)} by {one.signal}' for one in found)}"
+        for suite, found in by_suite.items()
     )
+    at_all = "; ".join(f"{suite} {shown(found[0].at_all, SHOWN)}" for suite, found in by_suite.items())
 
     def draw() -> "Figure":
         from analysis.figures import coverage
 
         return coverage.coverage(drawn)
 
-    return picture("coverage", title, f"Error among the 30 % of answers that pass first. {at_share}.", draw)
+    sentence = f"Error if only the 30 % of lowest risk pass: {at_share}."
+    return picture("coverage", title, (sentence, f"If all pass: {at_all}."), draw)

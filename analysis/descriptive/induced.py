@@ -11,10 +11,10 @@ from analysis.data import Data, clusters_of, ids_of
 from analysis.details import Rate, details_of, lacks_labelled
 from analysis.load.grid import FULL
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ COLUMNS = (
     Column("model", "model"),
     Column("arm", "arm"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("rows", "rows"),
     Column("induced", "induced failures", "share", is_estimate=True),
     Column("rescued", "rescued", "share", is_estimate=True),
@@ -115,12 +115,22 @@ def figure1(bars: Sequence[Bar]) -> Picture:
 
         return induced_rates(bars)
 
-    return picture_of("figure1", TITLE, numbers, lambda: _sentence(known), draw)
+    return picture_of("figure1", TITLE, numbers, lambda: _words(known), draw)
 
 
-def _sentence(bars: Sequence[Bar]) -> str:
-    """The range of both conditions in each suite."""
-    parts = list[str]()
+def _words(bars: Sequence[Bar]) -> Words:
+    """The range of both conditions over all suites, and in each of them; a budget of 1 evicts nothing."""
+    bars = [bar for bar in bars if bar.budget < 1] or bars
+    ranges = [
+        f"{condition} {_percent(min(map(_rate, rates)))} to {_percent(max(map(_rate, rates)))}"
+        for condition in ("aware", "stream")
+        if (rates := [bar for bar in bars if bar.condition == condition])
+    ]
+    sentence = f"Of what the full cache answers arms that evict lose, at their budgets: {', '.join(ranges)}."
+    return sentence, f"{'; '.join(_by_suite(bars))}."
+
+
+def _by_suite(bars: Sequence[Bar]) -> Iterator[str]:
     for suite in dict.fromkeys(bar.suite for bar in bars):
         here = [bar for bar in bars if bar.suite == suite]
         ends = [
@@ -128,8 +138,7 @@ def _sentence(bars: Sequence[Bar]) -> str:
             for condition in ("aware", "stream")
             if (rates := [bar for bar in here if bar.condition == condition])
         ]
-        parts.append(f"{suite}: {', '.join(ends)}")
-    return f"Share of what the full cache answers that the arm does not. {'; '.join(parts)}."
+        yield f"{suite}: {', '.join(ends)}"
 
 
 def _rate(bar: Bar) -> float:
@@ -139,4 +148,8 @@ def _rate(bar: Bar) -> float:
 def _named(bars: Sequence[Bar], rate: float) -> str:
     """A rate and every arm that has it."""
     arms = ", ".join(f"{bar.arm} at {100 * bar.budget:g} %" for bar in bars if _rate(bar) == rate)
-    return f"{100 * rate:.1f} % ({arms})"
+    return f"{_percent(rate)} ({arms})"
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.1f} %"

@@ -10,7 +10,7 @@ from analysis.details import details_of
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 
 SIGNAL = "certificate"
 POOLED = "pooled"
@@ -18,8 +18,9 @@ CHANCE = 0.5
 CELL = ["model", "task", "condition"]
 REMARKS = (
     "Main tasks, the arm that carries the certificate, all conditions, budgets and draws. A pooled AUC mixes "
-    "them (the last line also mixes models), so beside it stand the AUC of pairs within the same model, "
-    "task, condition and budget, and that of the bare condition x budget label without any signal.",
+    "them, and the last line also mixes models.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
     "Cells are model x task x condition; one with failures or successes alone has no AUC and is not counted.",
     "Intervals are on resamples of their own: those of a claim's same AUC differ in the third digit.",
 )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from analysis.details import details_of
 from analysis.logged import has_signal
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import NOT_ASKED, Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, NOT_ASKED, POOLED_MEANS, STRATIFIED_MEANS, Column, Table, Value
 from analysis.verdict.words import point
 from kvexp.prereg.registration import Label
 
@@ -25,9 +25,9 @@ FIGURE2 = "Every signal against its own arm's induced failures, main tasks, suit
 OTHER_SUCCESS = "the suites' registrations differ in what a success is or in how to resample"
 REMARKS3 = (
     "own: any failure of the arm. induced: failures among what the full cache answers.",
-    "pooled: all pairs of a failure and a success, across models, tasks, conditions and budgets. stratified: "
-    "pairs within the same model, task, condition and budget. label alone: what the bare condition x budget "
-    "label tells without any signal.",
+    POOLED_MEANS,
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
     "-: the arm has no such signal.",
 )
 REMARK2 = "Rows that the full cache answers, of all suites that run the arm; stratified pairs cross no suite."
@@ -189,7 +189,7 @@ def _table2(seen: Sequence[Seen]) -> Table:
         )
         for row in seen
     )
-    return Table("figure2", FIGURE2, columns, rows, (REMARK2, REMARKS3[1]))
+    return Table("figure2", FIGURE2, columns, rows, (REMARK2, POOLED_MEANS, STRATIFIED_MEANS, LABEL_MEANS))
 
 
 def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
@@ -202,20 +202,22 @@ def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
 
         return signal_panel(known)
 
-    return picture_of("figure2", FIGURE2, numbers, lambda: _sentence(known, carriers), draw)
+    return picture_of("figure2", FIGURE2, numbers, lambda: _words(known, carriers), draw)
 
 
-def _sentence(seen: Sequence[Seen], carriers: Collection[str]) -> str:
-    """The certificate beside the highest of the other signals of the cache, and log-probability."""
-    parts = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+def _words(seen: Sequence[Seen], carriers: Collection[str]) -> Words:
+    """The certificate; and the highest of the other signals of the cache, and log-probability."""
+    own = [_named(row) for row in seen if row.signal == SIGNAL and row.arm in carriers]
+    told = "; ".join(own) or f"no {SIGNAL}"
+    parts = list[str]()
     cache = [row for row in seen if row.arm not in carriers and row.signal not in (SIGNAL, RIVAL)]
     if cache:
-        parts.append(f"the highest retained-set signal of another arm is {_named(max(cache, key=_auc))}")
+        parts.append(f"Highest retained-set signal of another arm: {_named(max(cache, key=_auc))}")
     spoken = [row for row in seen if row.signal == RIVAL]
     if spoken:
         low, high = min(spoken, key=_auc), max(spoken, key=_auc)
-        parts.append(f"{RIVAL} lies between {_auc(low):.3f} ({low.arm}) and {_auc(high):.3f} ({high.arm})")
-    return f"AUC for induced failures, pooled: {'; '.join(parts)}."
+        parts.append(f"{RIVAL}: {_auc(low):.3f} ({low.arm}) to {_auc(high):.3f} ({high.arm})")
+    return f"AUC for induced failures, pooled: {told}.", "".join(f"{part}. " for part in parts).strip()
 
 
 def _auc(row: Seen) -> float:

@@ -10,7 +10,7 @@ from analysis.descriptive.rows import ALL, POOLED, data_of, lacks_rows
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate, Statistic
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 COLUMNS = (
     Column("suite", "suite"),
@@ -18,7 +18,7 @@ COLUMNS = (
     Column("task", "task"),
     Column("arm", "arm"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("success", "its success", "share", is_estimate=True, has_interval=False),
     Column("randomised", "randomised success", "share", is_estimate=True, has_interval=False),
     Column("tax", "difference", "share", is_estimate=True),
@@ -71,7 +71,7 @@ def _rows(
         other = places.get((suite.wanted.arm, condition, budget))
         if arm != suite.wanted.arm and other is not None:
             numbers = _numbers(scope, data, here, other)
-            yield (suite.name, *names, arm, condition, f"{budget:g}", *numbers)
+            yield (suite.name, *names, arm, condition, budget, *numbers)
 
 
 def _numbers(scope: Scope, data: Data, rows: pd.DataFrame, other: pd.DataFrame) -> list[Estimate]:

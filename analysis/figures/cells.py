@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from matplotlib.figure import Figure
 
 from analysis.figures import dots
-from analysis.figures.style import INK, NAVY, WIDTH, grid
+from analysis.figures.style import INK, NAVY, WIDTH, grid, shortened_all, title
 
 if TYPE_CHECKING:
     from analysis.descriptive.cells import Cell
@@ -21,8 +21,9 @@ def cells(suites: Sequence[tuple[str, Sequence["Cell"]]]) -> Figure:
     drawn = Figure(figsize=(WIDTH, sum(heights) + HEAD))
     places = drawn.subplots(len(suites), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (suite, found) in zip(places, suites, strict=True):
-        axes.set_title(suite)
-        dots.lines(axes, [f"{cell.task}, {cell.model}" for cell in found])
+        title(axes, suite, 1)
+        tasks, models = (shortened_all([getattr(cell, name) for cell in found]) for name in ("task", "model"))
+        dots.lines(axes, [", ".join(both) for both in zip(tasks, models, strict=True)])
         for at, cell in enumerate(found):
             dots.baseline(axes, cell.baseline, at)
             dots.with_interval(axes, cell.auc, at, NAVY)

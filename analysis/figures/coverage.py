@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis
+from analysis.figures.style import COLUMNS, GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, title
 
 if TYPE_CHECKING:
     from analysis.descriptive.coverage import Ranking
@@ -27,7 +27,7 @@ def coverage(rankings: Sequence["Ranking"]) -> Figure:
     figure, places = panels(len(suites), HEIGHT)
     for suite, axes in zip(suites, places, strict=True):
         here = [one for one in rankings if one.suite == suite]
-        axes.set_title(f"{suite}, {here[0].tasks} tasks")
+        title(axes, suite, min(len(suites), COLUMNS), f", {here[0].tasks} tasks")
         for one in here:
             _line(axes, one)
         _names(axes, here)
@@ -61,9 +61,9 @@ def _points(one: "Ranking") -> tuple[np.ndarray, np.ndarray]:
 
 def _names(axes: Axes, here: Sequence["Ranking"]) -> None:
     """A name at each line: above the upper one and below the lower one, where they are furthest apart."""
-    shares = np.linspace(0.3, 0.7, 9)
+    shares = np.linspace(0.5, 0.58, 5)  # a name as long as half a panel ends or begins here
     heights = [np.interp(shares, *_points(one)) for one in here]
-    at = int(np.argmax(np.abs(heights[0] - heights[-1]))) if len(here) > 1 else 4
+    at = int(np.argmax(np.abs(heights[0] - heights[-1]))) if len(here) > 1 else 2
     mean = float(np.mean([height[at] for height in heights]))
     for one, height in zip(here, heights, strict=True):
         is_upper = height[at] > mean or (len(here) > 1 and one is here[0] and height[at] == mean)

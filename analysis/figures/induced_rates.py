@@ -1,6 +1,6 @@
 """Figure 1: a bar for each arm and budget, a panel for each suite."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +16,7 @@ from analysis.figures.style import (
     label,
     percent,
     percent_axis,
+    shortened_all,
     title,
 )
 
@@ -40,7 +41,9 @@ def induced_rates(bars: Sequence[Bar]) -> Figure:
         _panel(axes, [bar for bar in bars if bar.suite == suite], heights)
         title(axes, suite, columns)
     first = every[0]
-    first.set_yticks(list(heights.values()), [_words(line, lines) for line in heights])
+    arms = [arm for _, arm, _ in lines]
+    names = dict(zip(arms, shortened_all(arms), strict=True))
+    first.set_yticks(list(heights.values()), [_words(line, lines, names) for line in heights])
     first.set_ylim(max(heights.values()) + 0.8, -1.6)
     first.set_xlim(0, 1.17)
     first.set_xticks([0, 0.25, 0.5, 0.75, 1])
@@ -61,11 +64,11 @@ def _heights(lines: Sequence[Line]) -> dict[Line, float]:
     return heights
 
 
-def _words(line: Line, lines: Sequence[Line]) -> str:
+def _words(line: Line, lines: Sequence[Line], names: Mapping[str, str]) -> str:
     """The budget, and before the first one of an arm its name."""
     condition, arm, budget = line
     is_first = budget == min(one[2] for one in lines if one[:2] == (condition, arm))
-    return f"{arm}   {percent(budget)}" if is_first else percent(budget)
+    return f"{names[arm]}   {percent(budget)}" if is_first else percent(budget)
 
 
 def _write(axes: Axes, words: str, place: tuple[float, float], size: float, colour: str) -> None:

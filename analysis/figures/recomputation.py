@@ -5,7 +5,20 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import GREY, INK, NAVY, ORANGE, SKY, grid, label, panels, percent, percent_axis
+from analysis.figures.style import (
+    COLUMNS,
+    GREY,
+    INK,
+    NAVY,
+    ORANGE,
+    SKY,
+    grid,
+    label,
+    panels,
+    percent,
+    percent_axis,
+    title,
+)
 from analysis.posthoc.recomputation import Recomputed, points
 
 BARS = {
@@ -24,7 +37,7 @@ def recomputation(rows: Sequence[Recomputed]) -> Figure:
     ends = [row.numbers[name] for row in rows for name in BARS]
     most = max(max(one.value or 0.0, one.hi or 0.0) for one in ends)
     for axes, row in zip(places, rows, strict=True):
-        _panel(axes, row)
+        _panel(axes, row, min(len(rows), COLUMNS))
     places[0].set_xlim(0, min(most * ROOM, 1.15) or 1.0)
     places[0].set_yticks(range(len(BARS)), [words for words, _ in BARS.values()])
     places[0].set_ylim(len(BARS) - 0.4, -0.6)
@@ -35,7 +48,7 @@ def recomputation(rows: Sequence[Recomputed]) -> Figure:
     return drawn
 
 
-def _panel(axes: Axes, row: Recomputed) -> None:
+def _panel(axes: Axes, row: Recomputed, columns: int) -> None:
     for at, (name, (_, colour)) in enumerate(BARS.items()):
         found = row.numbers[name]
         if found.value is None:
@@ -47,6 +60,7 @@ def _panel(axes: Axes, row: Recomputed) -> None:
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
     gain = points(row.numbers["over_random"])
-    axes.set_title(f"{row.suite}, budget {percent(row.budget)}\ngain over random {gain}", fontsize=8)
+    rest = f", budget {percent(row.budget)}\ngain over random {gain}"
+    title(axes, row.suite, columns, rest, size=8)
     axes.tick_params(axis="y", length=0)
     grid(axes, "x")

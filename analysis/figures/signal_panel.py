@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from analysis.descriptive.signal_panel import Seen
 from analysis.figures.dots import MARKS, baseline, chance, lines, shares, stratified, with_interval
-from analysis.figures.style import INK, NAVY, ORANGE, figure, label
+from analysis.figures.style import INK, NAME, NAVY, ORANGE, figure, label, shortened, shortened_all
 
 COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
 LINE, EDGES = 0.24, 1.1  # inches
@@ -17,7 +17,8 @@ def signal_panel(rows: Sequence[Seen]) -> Figure:
     drawn = figure(EDGES + LINE * len(rows))
     axes = drawn.subplots()
     every = {suite for row in rows for suite in row.suites}
-    words = [f"{row.arm}   {row.signal}" + _only(row, every) for row in rows]
+    arms = shortened_all([row.arm for row in rows])
+    words = [f"{arm}   {row.signal}{_only(row, every)}" for arm, row in zip(arms, rows, strict=True)]
     for at, row in enumerate(rows):
         colour = COLOURS.get(row.signal, INK)
         baseline(axes, row.baseline, at)
@@ -36,4 +37,7 @@ def signal_panel(rows: Sequence[Seen]) -> Figure:
 
 def _only(row: Seen, every: set[str]) -> str:
     """The suites of an arm that not all run."""
-    return "" if every == set(row.suites) else f" ({', '.join(row.suites)})"
+    if every == set(row.suites):
+        return ""
+    one, *others = row.suites
+    return f" ({len(row.suites)} of {len(every)} suites)" if others else f" ({shortened(one, NAME)})"

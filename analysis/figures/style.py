@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 COLUMNS = 3  # panels in a row
+NAME = 18  # characters of a name beside a line or bar, of two names together twice as many
 TINY = 1e-30  # an error below it is 0 to a log axis, which has no place for either
 # Colours that differ for colour-blind eyes and in grey (Okabe and Ito, darkened where they are lines).
 NAVY, ORANGE, SKY, GREY, INK = "#1f3b73", "#d55e00", "#56b4e9", "#b4b4b4", "#262626"
@@ -103,9 +105,20 @@ def shortened(name: str, most: int) -> str:
     return f"{name[:head]}...{name[len(name) - (most - head - 3) :]}"
 
 
-def title(axes: Axes, name: str, columns: int, rest: str = "") -> None:
+def shortened_all(names: Sequence[str], most: int = NAME) -> list[str]:
+    """Names of at most `most` characters; where that makes different names the same, these are numbered."""
+    short = {name: shortened(name, most) for name in dict.fromkeys(names)}
+    for alike in (one for one, count in Counter(short.values()).items() if count > 1):
+        for at, name in enumerate([name for name in short if short[name] == alike], start=1):
+            ending = f" ({at})"
+            short[name] = shortened(name, most - len(ending)) + ending
+    return [short[name] for name in names]
+
+
+def title(axes: Axes, name: str, columns: int, rest: str = "", *, size: float = 9.0) -> None:
     """The name of a panel, one of `columns` in a row, short enough for its room; `rest` stands whole."""
-    axes.set_title(shortened(name, max(12, 90 // columns - 18 - len(rest))) + rest)
+    room = round((90 // columns - 18) * 9.0 / size) - len(rest.split("\n", maxsplit=1)[0])
+    axes.set_title(shortened(name, max(12, room)) + rest, fontsize=size)
 
 
 def percent(share: float) -> str:

@@ -1,8 +1,9 @@
 """The paper's numbers beside those of a study: one table, a line a number."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
-from analysis.paper.lookup import Lookup, standing
+from analysis.paper.lookup import Lookup, roles_of, standing
 from analysis.paper.numbers import Number, Numbers, read
 from analysis.paper.rest import rest
 from analysis.parts import Part
@@ -20,6 +21,7 @@ COLUMNS = (
     Column("difference", "difference"),
     Column("remark", "why not"),
 )
+OTHER_GRID = "a count on a grid of another size: no difference"
 REMARKS = (
     "P. Xie, Error Certificates for KV-Cache Eviction via Randomized Design, 2026. Shares, not percent. "
     "Difference: ours minus the paper's. Intervals are 95 % cluster bootstrap in both.",
@@ -43,21 +45,30 @@ def beside(tables: Iterable[Table], scope: Scope) -> Part | None:
         return None
     more = rest(scope, found)
     lookup = Lookup([*tables, more], numbers.roles, found)
-    rows = tuple(_row(number, lookup.ours(number)) for number in numbers.number)
-    table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
     counts = [(str(name), int(n)) for frame in frames for name, n in frame["suite"].value_counts().items()]
     sizes = {name: count for name, count in counts if count}
+    repeated = {role for role, suite in found.items() if _is_repeated(numbers, role, sizes.get(suite, 0))}
+    rows = tuple(_row(number, lookup.ours(number), repeated) for number in numbers.number)
+    table = Table("paper", "The paper's numbers and ours", COLUMNS, rows, REMARKS)
     words = _words(numbers, found, sizes, sorted(models))
     return Part("paper", "The paper's numbers, beside ours", words, tables=(table, more))
 
 
-def _row(number: Number, ours: Estimate) -> tuple[Value, ...]:
+def _is_repeated(numbers: Numbers, role: str, size: int) -> bool:
+    """Whether a suite is as large as the one of the paper that it stands for."""
+    return size == numbers.grid.get(numbers.roles[role][0])
+
+
+def _row(number: Number, ours: Estimate, repeated: AbstractSet[str]) -> tuple[Value, ...]:
+    """A line of the table; `repeated`: roles of suites as large as the paper's."""
     interval = "" if number.interval is None else f"[{number.interval[0]:g}, {number.interval[1]:g}]"
     place = (number.section, number.words, number.value, interval)
     if ours.value is None:
         return (*place, ours, "", ours.undefined)
     lo, hi = (None if end is None else round(end, DIGITS) for end in (ours.lo, ours.hi))
     shown = Estimate(round(ours.value, DIGITS), lo, hi, ours.n, ours.clusters)
+    if number.is_count and not set(roles_of(number)) <= repeated:
+        return (*place, shown, "", OTHER_GRID)
     difference = round(ours.value - number.value, DIGITS) + 0.0  # no minus before a zero
     return (*place, shown, difference, "")
 

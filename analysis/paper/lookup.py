@@ -32,8 +32,7 @@ class Lookup:
         """The estimate that stands beside a number of the paper, or why there is none."""
         if number.why:
             return _none(number.why)
-        wanted = [number.table, number.column, *_texts(number.row)]
-        for role in (part for text in wanted for part in _roles(text)):
+        for role in roles_of(number):
             if role not in self._suites:
                 return _none(f"the study has no suite that stands for {self._names[role]}")
         name, column = self._named(number.table), self._named(number.column)
@@ -94,9 +93,15 @@ def _size(found: Estimate) -> Estimate:
 def _estimate(value: Value) -> Estimate:
     if isinstance(value, Estimate):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float):  # yes or no as well: their mean is a share
         return Estimate(float(value))
     return _none("not defined there")
+
+
+def roles_of(number: Number) -> list[str]:
+    """The roles whose suites a number is looked up in."""
+    wanted = [number.table, number.column, *_texts(number.row)]
+    return [role for text in wanted for role in _roles(text)]
 
 
 def _roles(text: str) -> list[str]:

@@ -23,6 +23,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         row: values of columns that find the row, `@role` for a suite; a list names several.
         column: key of ours; `@role` at its end stands for a suite.
         pick: which of several rows; null: there is one. largest size: the largest without its sign.
+        is_count: of rows, cells or failures, which only the same grid can repeat: no difference elsewhere.
         why: instead of a place, why there is none.
     """
 
@@ -34,6 +35,7 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     row: dict[str, str | float | list[str]] = {}
     column: str = ""
     pick: Pick | None = None
+    is_count: bool = False
     why: str = ""
 
     def __post_init__(self) -> None:

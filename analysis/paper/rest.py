@@ -1,12 +1,13 @@
-"""Numbers of the paper that no other table has: tasks that two suites share, a suite as a whole, readings."""
+"""Numbers of the paper that no other table has: tasks that two suites share, whole suites, readings."""
 
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
 
-from analysis.descriptive.cost import timed
-from analysis.descriptive.rows import lacks_rows, median, rows_of
-from analysis.load.grid import FULL
+from analysis.decide import missing_rows, problems_touching
+from analysis.descriptive.rows import median
+from analysis.load import Study
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
@@ -23,15 +24,20 @@ COLUMNS = (
 REMARKS = (
     "The arm with the certificate, aware, unless another is named. induced, shared tasks: failures among "
     "what the full cache answers, on the main tasks that both suites ask (S1). accuracy, all tasks: anchors "
-    "included (R4). seconds a token: median over the answers of all arms that draw nothing, but the full "
-    "cache. The rest are registered readings of claims, which have no verdict.",
+    "included (R4). median certificate, all cells: of the attention suite; no share. The rest are registered "
+    "readings of claims, which have no verdict.",
 )
 
 
 def rest(scope: Scope, suites: dict[str, str]) -> Table:
     """All of them, where the study has them; `suites`: by role."""
-    rows = [*_shared(scope, suites), *_accuracy(scope, suites), *_seconds(scope), *_readings(scope)]
-    return Table("paper_rest", "Numbers that stand in no other table", COLUMNS, tuple(rows), REMARKS)
+    rows = (
+        *_shared(scope, suites),
+        *_accuracy(scope, suites),
+        *_certificate(scope, suites),
+        *_readings(scope),
+    )
+    return Table("paper_rest", "Numbers that stand in no other table", COLUMNS, rows, REMARKS)
 
 
 def _shared(scope: Scope, suites: dict[str, str]) -> Iterator[tuple[Value, ...]]:
@@ -67,14 +73,23 @@ def _rate(scope: Scope, suite: Suite, asked: Population) -> Estimate:
     return data.estimate(data.rate(data.counted))
 
 
-def _seconds(scope: Scope) -> Iterator[tuple[Value, ...]]:
-    """As `cost` has them by arm: here over the answers of all deterministic ones."""
-    for suite in scope.suites:
-        rows = timed(rows_of(scope, suite))
-        rows = rows[rows["seed"].isna() & (rows["arm"] != FULL)]
-        if len(rows):
-            seconds = median(rows["step_seconds"].to_numpy(np.float64), lacks_rows(scope, rows))
-            yield "seconds a token, deterministic arms", suite.name, "", seconds
+def _certificate(scope: Scope, suites: dict[str, str]) -> Iterator[tuple[Value, ...]]:
+    """The median certificate of each budget (section 4), of one model alone: layers of two are not alike."""
+    study, name = scope.report.study, suites.get("attention")
+    cells = study.cells[study.cells["suite"] == name]
+    for budget in sorted(set(cells["budget"])):
+        found = _median(study, cells[cells["budget"] == budget])
+        yield "median certificate, all cells", str(name), float(budget), found
+
+
+def _median(study: Study, rows: pd.DataFrame) -> Estimate:
+    if problems_touching(study, rows):
+        return nothing("its logs are invalid")
+    if missing := missing_rows(study, rows):
+        return nothing(f"{sum(part.rows for part in missing):,} of {len(rows):,} cells are missing")
+    if rows["model"].nunique() > 1:
+        return nothing("the suite has several models")
+    return median(rows["certificate"].to_numpy(np.float64))
 
 
 def _readings(scope: Scope) -> Iterator[tuple[Value, ...]]:

@@ -15,13 +15,13 @@ from analysis.posthoc.draws import Draws, draws_of
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Statistic
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 from kvexp.prereg.registration import Label
 
 AUCS = (
     Column("auc", "AUC", "share", is_estimate=True),
     Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "cell label", "share", is_estimate=True),
+    Column("cell", "label alone", "share", is_estimate=True),
 )
 SIGNALS = (
     Column("suite", "suite"),
@@ -44,9 +44,9 @@ LABELS: tuple[Label, ...] = ("attribution", "induced_failure")
 # A success of the partner blames the cache where the answer failed; before that is known it reassures.
 TURN = {"attribution": 1.0, "induced_failure": -1.0}
 REMARKS = (
-    "Failures of main tasks; positive where the full cache succeeds, so that eviction is to blame. "
-    "Stratified: pairs within model, task, condition and budget. Cell label: what condition and budget tell "
-    "without any signal.",
+    "Failures of main tasks; positive where the full cache succeeds, so that eviction is to blame.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
 )
 PROXY_REMARKS = (
     "The partner is the answer of the arm's next seed to the same question. partner_success and score_gap "

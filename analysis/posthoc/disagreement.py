@@ -16,14 +16,14 @@ from analysis.scope import Scope, nothing
 from analysis.signals import risk
 from analysis.statistics import Statistic
 from analysis.statistics.base import Bools, Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 
 SIGNAL = "certificate"
 MEAN = "mean"
 COLUMNS = (
     Column("suite", "suite"),
     Column("condition", "condition"),
-    Column("budget", "budget"),
+    BUDGET,
     Column("seed", "seed"),
     Column("fires_on", "fires where differ"),
     Column("rows", "answers"),
@@ -77,9 +77,9 @@ def _rows(draws: Draws) -> Iterator[tuple[Value, ...]]:
         for fires_on in ("success", "text"):
             gates = [] if draws.reason else [_gates(draws, rows, fires_on) for rows in by_seed.values()]
             for at, (seed, rows) in enumerate(by_seed.items()):
-                place = (draws.suite.name, condition, f"{budget:g}", f"{seed:g}", fires_on, len(rows))
+                place = (draws.suite.name, condition, budget, f"{seed:g}", fires_on, len(rows))
                 yield (*place, *_numbers(draws, gates[at : at + 1]))
-            place = (draws.suite.name, condition, f"{budget:g}", MEAN, fires_on, len(here))
+            place = (draws.suite.name, condition, budget, MEAN, fires_on, len(here))
             yield (*place, *_numbers(draws, gates))
 
 

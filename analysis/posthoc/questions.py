@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from analysis.details import details_of
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table
-from analysis.verdict.words import point
+from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table
 from kvexp.prereg.registration import Label
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ COLUMNS = (
 REMARKS = (
     "own_failure: all rows, positive is a failure. induced_failure: rows that the full cache answers, "
     "positive is a failure. attribution: failures, positive is one that the full cache answers.",
-    "stratified: pairs within the same model, task, condition and budget. label alone: what the bare "
-    "condition x budget label tells without any signal.",
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
 )
 
 
@@ -108,23 +107,37 @@ def figure3(rows: Sequence[Answered]) -> Picture:
 
         return questions(rows)
 
-    return picture_of("figure3", TITLE, numbers, lambda: _sentence(known), draw)
+    return picture_of("figure3", TITLE, numbers, lambda: _words(known), draw)
 
 
-def _sentence(rows: Sequence[Answered]) -> str:
-    parts = list[str]()
-    for label, words in QUESTIONS.items():
-        suites = list(dict.fromkeys(row.suite for row in rows if row.label == label))
-        told = [
-            f"{suite} "
-            + " against ".join(_named(row) for row in rows if (row.suite, row.label) == (suite, label))
-            for suite in suites
+def _words(rows: Sequence[Answered]) -> Words:
+    """In how many suites the first signal has the larger AUC, question by question."""
+    first, second = SIGNALS
+    pooled, stratified = (_compared(rows, pairs, second, pairs) for pairs in ("pooled", "stratified"))
+    label = _compared(rows, "pooled", first, "baseline")
+    told = ", ".join(f"{_of(counts)} ({QUESTIONS[question]})" for question, counts in pooled.items())
+    within, bare = (", ".join(map(_of, one.values())) or "undefined" for one in (stratified, label))
+    return (
+        f"Suites in which the pooled AUC of {first} is larger than that of {second}: {told or 'undefined'}.",
+        f"Of stratified pairs: {within}. Larger than the AUC of the bare condition x budget label: {bare}.",
+    )
+
+
+def _compared(rows: Sequence[Answered], own: str, rival: str, other: str) -> dict[Label, tuple[int, int]]:
+    """By question, suites in which the first signal's `own` is larger than the rival's `other`, and all."""
+    found = {(row.label, row.suite, row.signal): row for row in rows}
+    counts = dict[Label, tuple[int, int]]()
+    for label in QUESTIONS:
+        both = [
+            (getattr(row, own).value, getattr(found[label, row.suite, rival], other).value)
+            for row in rows
+            if (row.label, row.signal) == (label, SIGNALS[0]) and (label, row.suite, rival) in found
         ]
-        if told:
-            parts.append(f"{words} {', '.join(told)}")
-    return f"AUC, pooled. {'; '.join(parts)}."
+        known = [(a, b) for a, b in both if a is not None and b is not None]
+        if known:
+            counts[label] = (sum(a > b for a, b in known), len(known))
+    return counts
 
 
-def _named(row: Answered) -> str:
-    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
-    return f"{row.signal} {row.pooled} ({beside})"
+def _of(counts: tuple[int, int]) -> str:
+    return f"{counts[0]} of {counts[1]}"

@@ -13,13 +13,13 @@ import pandas as pd
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
 from analysis.parts import Part, Picture
-from analysis.pictures import picture_of
+from analysis.pictures import Words, picture_of
 from analysis.remembered import remembered
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value
 from kvexp.prereg.registration import Population
 from kvexp.records import Condition
 
@@ -182,7 +182,8 @@ def _with_differences(points: Mapping[str, Statistic]) -> dict[str, Statistic]:
 
 def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Table:
     """Rows by suite, budget and `third`, which is seed or rate."""
-    columns = [Column(key, key) for key in ("suite", "budget", third, "rows")]
+    by = Column(third, third, "percent" if third == "rate" else "plain")
+    columns = [Column("suite", "suite"), BUDGET, by, Column("rows", "rows")]
     columns += [
         Column(key, words, "share", is_estimate=True, has_interval=key not in POINTS)
         for key, words in NUMBERS.items()
@@ -206,16 +207,35 @@ def figure4(rows: Sequence[Recomputed]) -> Picture:
 
         return recomputation(known)
 
-    return picture_of("figure4", TITLE, numbers, lambda: _sentence(known), draw)
+    return picture_of("figure4", TITLE, numbers, lambda: _words(known), draw)
 
 
-def _sentence(rows: Sequence[Recomputed]) -> str:
-    gains = [
-        f"{row.suite} at {100 * row.budget:g} %: {points(row.numbers['over_random'])} over random choice, "
-        f"{points(row.numbers['over_logprob'])} over log-probability"
-        for row in rows
+def _words(rows: Sequence[Recomputed]) -> Words:
+    """Smallest and largest gain over suites and budgets, and how many intervals lie above 0."""
+    over = {"random choice": "over_random", "log-probability": "over_logprob"}
+    gains = {words: [row.numbers[key] for row in rows] for words, key in over.items()}
+    ranges = [f"{_range(found)} over {words}" for words, found in gains.items()]
+    above = [
+        f"{sum(one.lo is not None and one.lo > 0 for one in found)} of {len(found)} over {words}"
+        for words, found in gains.items()
     ]
-    return f"Choosing by certificate gains, in points of accuracy, mean over seeds: {'; '.join(gains)}."
+    sentence = f"Choosing by certificate gains, in points of accuracy, {' and '.join(ranges)}."
+    return (
+        sentence,
+        f"Over suites and budgets, means over seeds; with an interval above 0: {', '.join(above)}.",
+    )
+
+
+def _range(found: Sequence[Estimate]) -> str:
+    known = [one for one in found if one.value is not None]
+    if not known:
+        return "an undefined number"
+    low, high = (points(Estimate(end)) for end in (min(map(_value, known)), max(map(_value, known))))
+    return low if low == high else f"{low} to {high}"
+
+
+def _value(found: Estimate) -> float:
+    return found.value or 0.0
 
 
 def points(found: Estimate) -> str:

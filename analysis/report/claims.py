@@ -7,8 +7,10 @@ import numpy as np
 
 from analysis import populations
 from analysis.decide import Answer, Verdict, not_planned
+from analysis.report.beside import Beside, beside_of
 from analysis.report.grid import Cell, Grid, code, estimate, grid, truth
 from analysis.statistics import Estimate
+from analysis.tables.base import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, percent
 from analysis.verdict.report import Report
 from kvexp.prereg.registration import Population, Question
 
@@ -25,10 +27,11 @@ class Condition:
 
 @dataclass(frozen=True)
 class Observed:
-    """One quantity as the verdict table shows it."""
+    """One quantity as the verdict table shows it; with what stands beside it if it is a pooled AUC."""
 
     name: str
     text: str
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,11 @@ class Claim:
         state: the verdict without marks, in the words of the analysis.
         icon: name of its sign.
         marks: PREVIEW where the verdict is one.
-        label: registered words for this state.
+        label: registered words for this state, where they are others.
         history: how the claim came to be registered as it stands.
         provisional: why the verdict is a preview.
         observed: its quantities.
+        beside: the pooled AUCs that it rests on and that are none of its quantities.
         kill: its kill condition.
         kill_prose: the same as the author said it.
         support: its support condition, if it has one.
@@ -67,6 +71,7 @@ class Claim:
     history: tuple[str, ...]
     provisional: tuple[str, ...]
     observed: tuple[Observed, ...]
+    beside: tuple[Beside, ...]
     kill: Condition
     kill_prose: str
     support: Condition | None
@@ -76,6 +81,11 @@ class Claim:
     tables: tuple[Grid, ...]
     problems: tuple[str, ...]
     commands: tuple[str, ...]
+
+    @property
+    def has_beside(self) -> bool:
+        """Whether it rests on a pooled AUC."""
+        return bool(self.beside) or any(one.beside is not None for one in self.observed)
 
 
 def claims_of(report: Report) -> Iterator[Claim]:
@@ -91,6 +101,7 @@ def _claim(report: Report, verdict: Verdict) -> Claim:
     state = "BLIND" if report.is_blind else str(answer.state.value)
     provisional = () if report.is_blind else tuple(report.provisional(verdict))
     is_tried = fragile is not None and not report.is_blind
+    beside = beside_of(report.study, verdict)
     support = None if written.support is None else _condition(written.support, answer.support)
     return Claim(
         id=verdict.claim_id,
@@ -99,30 +110,37 @@ def _claim(report: Report, verdict: Verdict) -> Claim:
         state=state.replace("_", " "),
         icon=state.lower().replace("_", "-"),
         marks=("PREVIEW",) if provisional else (),
-        label=report.label(verdict),
+        label=_told(report.label(verdict), state),
         history=tuple(report.history(verdict)),
         provisional=provisional,
-        observed=tuple(_observed(question, answer)),
+        observed=tuple(_observed(question, answer, beside)),
+        beside=tuple(one for one in beside if not one.quantity),
         kill=_condition(written.kill, answer.kill),
         kill_prose=written.kill_prose,
         support=support,
         fragile=f"{fragile.differ} of {fragile.of}" if is_tried and fragile is not None else "-",
         fragile_share=fragile.differ / fragile.of if is_tried and fragile is not None else None,
         population=tuple(_population(question)),
-        tables=tuple(_tables(report, verdict, question)),
+        tables=tuple(_tables(report, verdict, question, beside)),
         problems=answer.problems,
         commands=tuple(report.commands(answer)),
     )
+
+
+def _told(label: str, state: str) -> str:
+    """The registered word for a state, unless it is the state's own."""
+    return "" if label.casefold() == state.replace("_", " ").casefold() else label
 
 
 def _condition(text: str, holds: bool | None) -> Condition:
     return Condition(text, truth(holds).text)
 
 
-def _observed(question: Question, answer: Answer) -> Iterator[Observed]:
+def _observed(question: Question, answer: Answer, beside: Sequence[Beside]) -> Iterator[Observed]:
+    by_name = {one.quantity: one for one in beside}
     for name, found in answer.quantities.items():
         text = estimate(found, is_count=question.quantities[name].count).text
-        yield Observed(name, text)
+        yield Observed(name, text, by_name.get(name))
 
 
 def _population(question: Question) -> Iterator[tuple[str, str]]:
@@ -136,22 +154,20 @@ def _population(question: Question) -> Iterator[tuple[str, str]]:
     if isinstance(rows, Population):
         yield "arms", ", ".join(rows.arms)
         yield "conditions", _listed(rows.conditions)
-    yield "budgets", _listed(rows.budgets)
+    yield "budgets", ALL if rows.budgets is None else ", ".join(map(percent, rows.budgets))
 
 
-def _listed(values: Sequence[str] | Sequence[float] | None) -> str:
-    if values is None:
-        return ALL
-    return ", ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+def _listed(values: Sequence[str] | None) -> str:
+    return ALL if values is None else ", ".join(values)
 
 
-def _tables(report: Report, verdict: Verdict, question: Question) -> Iterator[Grid]:
+def _tables(report: Report, verdict: Verdict, question: Question, beside: Sequence[Beside]) -> Iterator[Grid]:
     name, answer = verdict.claim_id, verdict.answer
     counts = _cell_counts if question.cells is not None else _row_counts
     heads = ["suite", "rows needed", "rows present", "rows that count", "positive", "clusters"]
     remarks = [
-        "needed: the rows that the claim names, and those of the full cache where its label asks for them. "
-        "that count: those that the label judges; clusters: examples, across models and arms."
+        "rows needed: those that the claim names, and those of the full cache where its label asks for them.",
+        "rows that count: those that the label judges. clusters: examples, across models and arms.",
     ]
     if question.cells is not None:
         heads = ["suite", "cells needed", "cells present", "prompts"]
@@ -159,6 +175,8 @@ def _tables(report: Report, verdict: Verdict, question: Question) -> Iterator[Gr
     yield grid(f"{name}: population", heads, counts(report, question, answer), remarks, is_open=True)
     if answer.quantities:
         yield _quantities(name, question, answer)
+    if beside:
+        yield _beside(name, beside)
     if len(_variants(verdict)) > 1:
         yield _variant_table(verdict, question)
     if answer.missing or answer.unplanned:
@@ -183,6 +201,16 @@ def _quantities(name: str, question: Question, answer: Answer) -> Grid:
     return grid(f"{name}: quantities", heads, rows, [remark], is_open=True)
 
 
+def _beside(name: str, beside: Sequence[Beside]) -> Grid:
+    rows = [
+        (code(one.quantity) if one.quantity else "-", one.signal, one.pooled.n, *one.numbers)
+        for one in beside
+    ]
+    heads = ["quantity", "signal", "rows", "pooled", "stratified", "label alone"]
+    title = f"{name}: the pooled AUC and what stands beside it"
+    return grid(title, heads, rows, [POOLED_MEANS, STRATIFIED_MEANS, LABEL_MEANS], is_open=True)
+
+
 def _variants(verdict: Verdict) -> list[tuple[str, str, Answer]]:
     return [
         ("claim", "as registered", verdict.answer),
@@ -205,11 +233,13 @@ def _variant_table(verdict: Verdict, question: Question) -> Grid:
         told = [truth(answer.kill), truth(answer.support)] if question.support else [truth(answer.kill)]
         rows.append((name, kind, *told, *numbers, "moves" if moves else ""))
     heads = ["choice", "kind", "kill", *(["support"] if question.support else []), *names, "verdict"]
-    remark = (
+    remarks = [
         "A reading is the claim under another population or label, a sensitivity under another choice; "
-        "neither returns a verdict. moves: the claim's verdict would be another one."
-    )
-    return grid(f"{verdict.claim_id}: readings and sensitivities", heads, rows, [remark], is_open=True)
+        "neither returns a verdict.",
+    ]
+    if any(verdict.moves(name) for name in verdict.sensitivity):
+        remarks.append("moves: the claim's verdict would be another one.")
+    return grid(f"{verdict.claim_id}: readings and sensitivities", heads, rows, remarks, is_open=True)
 
 
 def _missing(name: str, answer: Answer) -> Grid:

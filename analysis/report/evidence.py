@@ -1,5 +1,6 @@
 """The evidence as the page shows it: who said what when, what was run, locked, looked at and amended."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ from analysis.verdict.before import commands
 from analysis.verdict.evidence import HOLDS, WORD
 from analysis.verdict.report import Report
 from kvexp.prereg.forms import GRADES, Evidence, LockEvidence, Replayed, SealEvidence, Stamp, vouched
+
+REPLAY = "replay"
+TALLIED = {HOLDS[False]: "fail", HOLDS[None]: "open", HOLDS[True]: "hold"}  # the worst first
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Shown:
         tables: seals, locks, attempts that do not count, looks.
         facts: counts in a sentence each.
         amendments: in order.
-        checks: what holds and what does not.
+        checks: what fails, then what is open, then what holds.
         cannot: what no file can exclude.
     """
 
@@ -71,6 +75,12 @@ class Shown:
     amendments: tuple[Amended, ...] = ()
     checks: tuple[Sentence, ...] = ()
     cannot: tuple[str, ...] = ()
+
+    @property
+    def tally(self) -> str:
+        """How many checks there are of each kind."""
+        counts = Counter(one.state for one in self.checks)
+        return ", ".join(f"{counts[state]} {word}" for state, word in TALLIED.items())
 
 
 def evidence_of(report: Report) -> Shown:
@@ -84,8 +94,9 @@ def evidence_of(report: Report) -> Shown:
         return Shown(note, registrations, problems, amendments=amendments)
     found = shown.evidence
     checks = [Sentence(_state(one.holds), one.name, one.words) for one in found.checks]
-    if found.replay is not None:
+    if found.replay is not None and REPLAY not in (one.name for one in found.checks):
         checks.append(_replay(found.replay))
+    checks.sort(key=lambda one: list(TALLIED).index(one.state))
     return Shown(
         "",
         registrations,
@@ -217,7 +228,7 @@ def _replay(again: Replayed) -> Sentence:
         f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
         f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
     )
-    return Sentence(_state(again.holds), "replay", words)
+    return Sentence(_state(again.holds), REPLAY, words)
 
 
 def _state(holds: bool | None) -> str:

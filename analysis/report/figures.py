@@ -7,6 +7,8 @@ from xml.etree.ElementTree import ParseError
 from markupsafe import Markup
 
 from analysis.attention import Attention
+from analysis.attention.errors import ESTIMATORS
+from analysis.attention.rare import Rare
 from analysis.outputs import FIGURES
 from analysis.parts import Picture
 from analysis.report.svg import inline
@@ -15,6 +17,7 @@ from analysis.statistics import Estimate
 from analysis.tables.base import digits
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
+Words = tuple[str, str]  # the sentence that a figure supports, and details in a shorter line
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class Figure:
         id: its place.
         title: one line.
         sentence: what it supports.
+        more: details, in a shorter line.
         drawing: ready to stand in the page; None if there is none.
         undefined: why there is none.
         file: path beside the page.
@@ -33,6 +37,7 @@ class Figure:
     id: str
     title: str
     sentence: str
+    more: str
     drawing: Markup | None
     undefined: str
     file: str
@@ -41,7 +46,7 @@ class Figure:
 def of_pictures(pictures: Sequence[Picture]) -> Iterator[Figure]:
     """The figures of a part."""
     for one in pictures:
-        yield _figure(one.name, one.title, one.sentence, one.svg, one.undefined)
+        yield _figure(one.name, one.title, (one.sentence, one.more), one.svg, one.undefined)
 
 
 def of_attention(one: Attention, files: Mapping[str, str | None]) -> Iterator[Figure]:
@@ -49,88 +54,105 @@ def of_attention(one: Attention, files: Mapping[str, str | None]) -> Iterator[Fi
     for name in FIGURES if one.budgets else ():
         svg = files.get(f"figures/{one.name}.{name}.svg")
         if svg is not None:
-            title, sentence = _TITLES[name], _SENTENCES[name](one)
-            yield _figure(f"{one.name}.{name}", f"{title}, {one.name}", sentence, svg, "")
+            title, words = _TITLES[name], _WORDS[name](one)
+            yield _figure(f"{one.name}.{name}", f"{title}, {one.name}", words, svg, "")
 
 
-def _figure(name: str, title: str, sentence: str, svg: str | None, undefined: str) -> Figure:
+def _figure(name: str, title: str, words: Words, svg: str | None, undefined: str) -> Figure:
     place, drawing = f"figure-{anchor(name)}", None
     if svg is not None:
         try:
-            drawing = inline(svg, place, title, sentence)
+            drawing = inline(svg, place, title, words[0])
         except ParseError as error:
             undefined = f"its file cannot be read: {error}"
-    return Figure(place, title, sentence, drawing, undefined, f"figures/{name}.svg")
+    return Figure(place, title, *words, drawing, undefined, f"figures/{name}.svg")
 
 
-def _scatter(one: Attention) -> str:
+def _scatter(one: Attention) -> Words:
     promise = "" if one.promised is None else f" ({percent(one.promised)} are promised)"
     return (
         f"The certificate, computed from retained tokens alone, covers {_span(one, 'coverage', percent)} of "
-        f"the cells{promise} and ranks them by their true error: Spearman {_span(one, 'spearman', share)}; "
-        f"the median certificate is {_span(one, 'ratio', number)} times the median error."
+        f"the cells{promise}.",
+        f"It ranks them by their true error: Spearman {_span(one, 'spearman', share)}; its median is "
+        f"{_span(one, 'ratio', number)} times the median error.",
     )
 
 
-def _errors(one: Attention) -> str:
+def _errors(one: Attention) -> Words:
+    both = [(row.hajek.value, row.topk.value) for row in one.budgets]
+    known = [(poisson, topk) for poisson, topk in both if poisson is not None and topk is not None]
+    lower = sum(poisson < topk for poisson, topk in known)
     rows = [
-        f"at {percent(row.budget)} Poisson {_value(row.hajek, number)}, top-k {_value(row.topk, number)}, "
-        f"Poisson without the offset {_value(row.no_offset, number)}, uniform {_value(row.uniform, number)}"
+        f"{percent(row.budget)} {' / '.join(_value(getattr(row, name), number) for name in ESTIMATORS)}"
         for row in one.budgets
     ]
-    return f"Median relative error of the attention output: {'; '.join(rows)}."
+    return (
+        f"Poisson's median error lies below that of top-k at {lower} of {len(known)} budgets.",
+        f"{' / '.join(ESTIMATORS.values())}: {'; '.join(rows)}.",
+    )
 
 
-def _calibration(one: Attention) -> str:
+def _calibration(one: Attention) -> Words:
     known = [row for row in one.calibration if row.coverage.value is not None]
     kept = [row for row in known if (row.coverage.value or 0.0) >= 1 - row.delta]
     broken = sorted({row.delta for row in known} - {row.delta for row in kept})
-    never = f", at no budget for delta = {', '.join(f'{d:g}' for d in broken)}" if broken else ""
+    never = f"At no budget for delta = {', '.join(f'{d:g}' for d in broken)}." if broken else ""
     counts = f"{len(kept)} of {len(known)} combinations of delta and budget"
-    return f"Coverage is at least the promised 1 - delta in {counts}{never}."
+    return f"Coverage is at least the promised 1 - delta in {counts}.", never
 
 
-def _layers(one: Attention) -> str:
+def _layers(one: Attention) -> Words:
     known = [
         (row.coverage.value, row.layer, row.budget) for row in one.layers if row.coverage.value is not None
     ]
     if not known:
-        return "Coverage by layer is undefined."
+        return "Coverage by layer is undefined.", ""
     low, high = min(known), max(known)
     return (
         f"Coverage is lowest in layer {low[1]} ({percent(low[0])} at budget {percent(low[2])}) and highest "
-        f"in layer {high[1]} ({percent(high[0])} at {percent(high[2])})."
+        f"in layer {high[1]} ({percent(high[0])} at {percent(high[2])}).",
+        "",
     )
 
 
-def _rare(one: Attention) -> str:
-    parts = []
+def _rare(one: Attention) -> Words:
+    """The least covered share of each budget, however few cells it has, beside the lowest share."""
+    least, first = list[str](), list[str]()
     for budget in dict.fromkeys(row.budget for row in one.rare):
-        known = [row for row in one.rare if row.budget == budget and row.coverage.lo is not None]
-        if len(known) > 1:
-            first, last = known[0], known[-1]
-            parts.append(
-                f"at budget {percent(budget)} {_value(first.coverage, percent)} of the cells are covered "
-                f"where that share is below {first.high:g}, and {_value(last.coverage, percent)} where it is "
-                f"from {last.low:g} to {last.high:g}"
-            )
-    share_of = "the share of attention that falls on tokens which were all but sure to go (pi < 0.001)"
-    told = "; ".join(parts) or "too few cells at most shares for an interval"
-    return f"Coverage by {share_of}: {told}."
+        known = [row for row in one.rare if row.budget == budget and row.coverage.value is not None]
+        if known:
+            worst = min(known, key=lambda row: row.coverage.value or 0.0)
+            where = f"share {worst.low:g} to {worst.high:g}, budget {percent(budget)}"
+            least.append(f"{_covered(worst)} ({where})")
+            first.append(f"{_covered(known[0])} at {percent(budget)}")
+    share_of = "the share of attention on tokens that were all but sure to go (pi < 0.001)"
+    if not least:
+        return f"Coverage by {share_of} is undefined.", ""
+    return (
+        f"By {share_of}, coverage is at worst {', '.join(least)}.",
+        f"Where that share is lowest: {', '.join(first)}.",
+    )
 
 
-def _worlds(one: Attention) -> str:
-    parts = []
+def _covered(row: Rare) -> str:
+    cells = f"{row.cells:,} cell" + "s" * (row.cells != 1)
+    return f"{_value(row.coverage, percent)} of {cells}"
+
+
+def _worlds(one: Attention) -> Words:
+    same, above = list[str](), list[str]()
     for row in one.demonstrations:
-        above = sum(world.certificate_exceeds for world in row.worlds)
+        exceeds = sum(world.certificate_exceeds for world in row.worlds)
         rise = "an undefined multiple of" if row.median_rise is None else f"{number(row.median_rise)} times"
-        parts.append(
-            f"{row.change.capitalize()}: everything that top-k can compute is the same bytes in "
-            f"{row.identical:,} of {row.compared:,} (prompt, layer) pairs, while its largest error is {rise} "
-            "that of the unchanged world in the median cell; Poisson's mean certificate exceeds its mean "
-            f"error in {above} of {len(row.worlds)} worlds."
+        same.append(
+            f"{rise} the unchanged one ({row.change}, {row.identical:,} of {row.compared:,} the same)"
         )
-    return " ".join(["The values of evicted tokens are changed.", *parts])
+        above.append(f"{exceeds} of {len(row.worlds)} worlds ({row.change})")
+    return (
+        "Values of evicted tokens are changed and all that top-k can compute stays the same bytes, (prompt, "
+        f"layer) by (prompt, layer), while its largest error is in the median cell {', '.join(same)}.",
+        f"Poisson's mean certificate exceeds its mean error in {', '.join(above)}.",
+    )
 
 
 _TITLES = {
@@ -141,7 +163,7 @@ _TITLES = {
     "rare": "Coverage where attention lies on unlikely tokens",
     "worlds": "What top-k cannot see",
 }
-_SENTENCES: Mapping[str, Callable[[Attention], str]] = {
+_WORDS: Mapping[str, Callable[[Attention], Words]] = {
     "scatter": _scatter,
     "errors": _errors,
     "calibration": _calibration,

@@ -1,12 +1,14 @@
 """Tables as a page shows them: cells with their text and with what they are sorted by."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value, shown
+from analysis.tables.base import Column, Table, Value, percent, shown
 
+UNDEFINED = "Undefined: "
 LONG = 24  # rows above which a table is folded
 
 
@@ -75,8 +77,8 @@ def of_table(table: Table) -> Grid:
     rows = table.rows if table.excerpt is None else table.excerpt
     cells = [[_cell(*pair) for pair in zip(row, table.columns, strict=True)] for row in rows]
     heads = [Head(column.words, _has_numbers(rows, at)) for at, column in enumerate(table.columns)]
-    remarks = (*table.remarks, *(f"Undefined: {reason}." for reason in table.reasons()))
-    files = tuple(f"tables/{table.name}.{ending}" for ending in ("csv", "md"))
+    remarks = (*table.remarks, *(f"{UNDEFINED}{reason}." for reason in table.reasons()))
+    files = files_of(table)
     rest = len(table.rows) - len(rows)
     if not table.is_tall:
         return Grid(table.title, tuple(heads), tuple(map(tuple, cells)), remarks, files, rest=rest)
@@ -84,6 +86,29 @@ def of_table(table: Table) -> Grid:
     first, *others = (tuple(line) for line in zip(*lines, strict=True))
     turned = tuple(Head(cell.text, at > 0) for at, cell in enumerate(first))
     return Grid(table.title, turned, tuple(others), remarks, files, is_turned=True)
+
+
+def files_of(table: Table) -> tuple[str, ...]:
+    """Paths of a table's files beside the page."""
+    return tuple(f"tables/{table.name}.{ending}" for ending in ("csv", "md"))
+
+
+def remarks_of(grids: Iterable[Grid]) -> tuple[str, ...]:
+    """Every remark of some tables, once."""
+    return tuple(dict.fromkeys(remark for one in grids for remark in one.remarks))
+
+
+def repeated(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """Remarks that stand in more than one group; what is undefined is said where it is."""
+    counts = Counter(remark for group in groups for remark in group)
+    return tuple(one for one, count in counts.items() if count > 1 and not one.startswith(UNDEFINED))
+
+
+def without(remarks: Sequence[str], grids: Iterable[Grid]) -> tuple[Grid, ...]:
+    """The tables without some remarks, which stand before them all."""
+    return tuple(
+        replace(one, remarks=tuple(text for text in one.remarks if text not in remarks)) for one in grids
+    )
 
 
 def grid(
@@ -120,6 +145,11 @@ def truth(value: bool | None) -> Cell:
 def code(text: str) -> Cell:
     """An expression, a command or a digest."""
     return Cell(text, is_code=True)
+
+
+def budget(value: float | None) -> Cell:
+    """A budget in per cent; the full cache has none."""
+    return Cell("-") if value is None else Cell(percent(value), value)
 
 
 def _of_value(value: Cell | str | int | float | bool | Estimate | None) -> Cell:

@@ -4,15 +4,17 @@ from collections.abc import Iterator, Sequence
 
 from analysis.control import Controlled
 from analysis.details import Details, PanelRow, Rate
-from analysis.report.grid import Grid, estimate, grid
+from analysis.report.grid import UNDEFINED, Grid, budget, estimate, grid
 from analysis.statistics import Estimate
+from analysis.tables.base import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS
 
 MAIN, EVERY = "main tasks", "all models"
 AUC_MEANS = (
-    "pooled: all rows, which mixes conditions, budgets and models; stratified: pairs within model, task, "
-    "condition and budget; cell: what the bare condition x budget label tells without any signal. Above 0.5: "
-    "the larger the risk that the signal sees, the more often positive. Bootstrap draws of their own, so the "
-    "third digit may differ from the verdicts'."
+    POOLED_MEANS,
+    STRATIFIED_MEANS,
+    LABEL_MEANS,
+    "AUC above 0.5: the larger the risk that the signal sees, the more often positive.",
+    "Bootstrap draws of their own, so the third digit may differ from the verdicts'.",
 )
 
 
@@ -32,7 +34,18 @@ def tables_of(details: Details) -> Iterator[Grid]:
 
 
 def _panel(panel: Sequence[PanelRow]) -> Grid:
-    heads = ["suite", "tasks", "arm", "signal", "label", "positive", "rows", "pooled", "stratified", "cell"]
+    heads = [
+        "suite",
+        "tasks",
+        "arm",
+        "signal",
+        "label",
+        "positive",
+        "rows",
+        "pooled",
+        "stratified",
+        "label alone",
+    ]
     rows = [
         (
             row.suite,
@@ -49,7 +62,7 @@ def _panel(panel: Sequence[PanelRow]) -> Grid:
         for row in panel
     ]
     numbers = [one for row in panel for one in (row.pooled, row.stratified, row.cell_label)]
-    return grid("AUC of every signal of every arm", heads, rows, [AUC_MEANS, *_reasons(numbers)])
+    return grid("AUC of every signal of every arm", heads, rows, [*AUC_MEANS, *_reasons(numbers)])
 
 
 def _rates(title: str, rates: Sequence[Rate]) -> Grid:
@@ -57,9 +70,9 @@ def _rates(title: str, rates: Sequence[Rate]) -> Grid:
     tasks = [task for task in dict.fromkeys(rate.task for rate in rates) if task is not None]
     found = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in rates}
     rows = []
-    for arm, condition, budget in dict.fromkeys(key[:3] for key in found):
-        numbers = [found.get((arm, condition, budget, task)) for task in (*tasks, None)]
-        rows.append((arm, condition, budget, *map(estimate, numbers)))
+    for arm, condition, amount in dict.fromkeys(key[:3] for key in found):
+        numbers = [found.get((arm, condition, amount, task)) for task in (*tasks, None)]
+        rows.append((arm, condition, budget(amount), *map(estimate, numbers)))
     heads = ["arm", "condition", "budget", *tasks, MAIN]
     return grid(title, heads, rows, _reasons([rate.estimate for rate in rates]))
 
@@ -73,7 +86,7 @@ def _control(one: Controlled) -> Iterator[Grid]:
     yield grid(title, heads, known, [means, *_reasons(numbers)])
     heads = ["model", "arm", "condition", "budget", "every example", "context-dependent ones"]
     induced = [
-        (row.model or EVERY, row.arm, row.condition, row.budget, row.every, row.dependent)
+        (row.model or EVERY, row.arm, row.condition, budget(row.budget), row.every, row.dependent)
         for row in one.induced
     ]
     numbers = [number for row in one.induced for number in (row.every, row.dependent)]
@@ -83,4 +96,4 @@ def _control(one: Controlled) -> Iterator[Grid]:
 
 
 def _reasons(numbers: Sequence[Estimate]) -> list[str]:
-    return [f"Undefined: {reason}." for reason in dict.fromkeys(n.undefined for n in numbers if n.undefined)]
+    return [f"{UNDEFINED}{reason}." for reason in dict.fromkeys(n.undefined for n in numbers if n.undefined)]

@@ -2,16 +2,20 @@
 
 import base64
 import hashlib
+import re
 import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from kvexp.terminal import printable
 
+# What no line is broken in: an interval, a number with its per cent sign, a name of parts.
+UNBROKEN = re.compile(r"\[-?[\d.]+, -?[\d.]+\]|[\d.]+ %|[^\s,;:()\[\]]+[-_/][^\s,;:()\[\]]+")
+LONGEST = 24  # characters; a longer name is broken where there is no room
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -21,10 +25,10 @@ def render(name: str, style: str, script: str, **values: Any) -> str:
     Args:
         name: of the template.
         style: name of a .css file, which is put into the page behind `common.css`.
-        script: name of a .js file; the page's policy admits this text and no other script.
+        script: name of a .js file, which follows `common.js`; the page's policy admits them and nothing else.
         values: what the template shows. Text is made printable and escaped; only `Markup` is not.
     """
-    code = _read(script)
+    code = _read("common.js") + _read(script)
     return (
         _environment()
         .get_template(name)
@@ -62,6 +66,7 @@ def _environment() -> Environment:
         finalize=_fit,
     )
     made.filters["anchor"] = anchor
+    made.filters["whole"] = whole
     return made
 
 
@@ -79,6 +84,19 @@ def _is_ours(text: str) -> bool:
 def _lines(text: str) -> list[str]:
     """Line breaks are as good as spaces in a page; other control characters are shown as escapes."""
     return [line.replace("\t", " ") for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def whole(text: str) -> Markup:
+    """Text in which intervals and short names stay on one line."""
+    made, end = Markup(""), 0
+    shown = str(_fit(text))
+    for match in UNBROKEN.finditer(shown):
+        if len(match[0]) <= LONGEST:
+            made += escape(shown[end : match.start()]) + Markup('<span class="whole">{}</span>').format(
+                match[0]
+            )
+            end = match.end()
+    return made + escape(shown[end:])
 
 
 def anchor(text: str) -> str:

@@ -11,6 +11,7 @@ from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value
 from kvexp.terminal import printable
 
+ENDINGS = ("", "_lo", "_hi", "_undefined")  # of the columns of an estimate
 FORMULA = ("=", "+", "-", "@")
 
 
@@ -26,7 +27,7 @@ def to_csv(table: Table) -> str:
 
 
 def _heads(column: Column) -> list[str]:
-    endings = ("", "_lo", "_hi", "_undefined") if column.is_estimate else ("",)
+    endings = ENDINGS if column.is_estimate else ("",)
     return [column.key + ending for ending in endings]
 
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
 from analysis.attention.heads import LEAST, LINE, Head, Heads, heads_of
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value, percent
 
-BUDGET = Column("budget", "budget")
 COVERAGE = Column("coverage", "covered", "share", is_estimate=True)
 SPEARMAN = Column("spearman", "Spearman", "share", is_estimate=True)
 RATIO = Column("ratio", "ratio", "number", is_estimate=True)
@@ -207,8 +206,8 @@ def _heads(one: Attention) -> _Parts:
     remarks = (
         f"Shown: the {LEAST} least covered heads of each budget; the CSV has all.",
         *(
-            f"Budget {of.budget:g}: {of.below_line} of {of.heads} heads are covered in less than "
-            f"{100 * LINE:g} % of their cells{_below_promise(one, of)}."
+            f"Budget {percent(of.budget)}: {of.below_line} of {of.heads} heads are covered in less "
+            f"than {100 * LINE:g} % of their cells{_below_promise(one, of)}."
             for of in one.heads
         ),
         COVERED_MEANS,

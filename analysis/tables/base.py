@@ -19,7 +19,8 @@ class Column:
     Attributes:
         key: its name for machines.
         words: its name for people.
-        form: how people see its numbers: "share" 0.969, "number" 3 significant digits, "plain" as it is.
+        form: how people see its numbers: "share" 0.969, "percent" 96.9 %, "number" 3 significant digits,
+            "plain" as it is. Machines get them as they are.
         is_estimate: it holds estimates, which take four columns in a CSV.
         has_interval: people see the interval too.
     """
@@ -29,6 +30,13 @@ class Column:
     form: str = "plain"
     is_estimate: bool = False
     has_interval: bool = True
+
+
+BUDGET = Column("budget", "budget", "percent")
+# What stands beside every pooled AUC; tables say it in the same words, so that a page can say it once.
+POOLED_MEANS = "pooled: AUC of all pairs, across models, tasks, conditions and budgets."
+STRATIFIED_MEANS = "stratified: AUC of pairs within the same model, task, condition and budget."
+LABEL_MEANS = "label alone: AUC of the bare condition x budget label, which needs no signal."
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,17 @@ def shown(value: Value, column: Column) -> str:
     return f"{value:,}" if isinstance(value, int) else digits(value, column.form)
 
 
+def percent(share: float) -> str:
+    """A share as people write it: 12.5 %."""
+    return digits(share, "percent")
+
+
 def digits(value: float, form: str) -> str:
     """A number in one of the forms of `Column`."""
     if form == "share":
         return f"{value:.3f}"
+    if form == "percent":
+        return f"{100 * value:.4g} %"
     if form == "number":
         return f"{value:#.3g}".removesuffix(".")
     return f"{value:g}"

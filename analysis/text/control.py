@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.control import Controlled, Known
 from analysis.statistics import Estimate
+from analysis.tables.base import percent
 from analysis.verdict.words import RULE, point, wrapped
 
 ALL = "all models"
@@ -36,10 +37,10 @@ def _by_task(title: str, known: Sequence[Known], numbers: Sequence[Estimate]) ->
 def _induced(one: Controlled) -> Iterator[str]:
     yield f"induced-failure rate, {one.suite}, main tasks: every example that the full cache answers, and the"
     yield "context-dependent ones alone"
-    yield f"{'model':25}{'arm':18}{'condition':10}{'budget':7}{'every':21}context-dependent"
+    yield f"{'model':25}{'arm':18}{'condition':10}{'budget':8}{'every':21}context-dependent"
     yield RULE
     for row in one.induced:
-        place = f"{row.model or ALL:25}{row.arm:18}{row.condition:10}{f'{row.budget:g}':7}"
+        place = f"{row.model or ALL:25}{row.arm:18}{row.condition:10}{percent(row.budget):8}"
         yield f"{place}{row.every!s:21}{row.dependent}"
     yield from _reasons([number for row in one.induced for number in (row.every, row.dependent)])
     yield ""

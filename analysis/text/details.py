@@ -7,6 +7,7 @@ from analysis.details import PanelRow, Rate
 from analysis.load.grid import FULL
 from analysis.scope import NO_FULL, NO_ROWS, SOME_FULL
 from analysis.statistics import Estimate
+from analysis.tables.base import percent
 from analysis.verdict.words import RULE, point
 
 if TYPE_CHECKING:
@@ -64,13 +65,13 @@ def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
     cells = {(rate.arm, rate.condition, rate.budget, rate.task): rate.estimate for rate in here}
     yield f"{title}, {suite}"
     heads = "".join(f"{task[:12]:>13}" for task in tasks)
-    yield f"{'arm':18}{'condition':10}{'budget':6}{heads}   main tasks"
+    yield f"{'arm':18}{'condition':10}{'budget':8}{heads}   main tasks"
     yield RULE
     for arm, condition, budget in dict.fromkeys(key[:3] for key in cells):
         key = (arm, condition, budget)
         points = [point(cells.get((*key, task))) for task in tasks]
         row = "".join(f"{text:>13}" for text in points)
-        amount = "" if budget is None else f"{budget:g}"
+        amount = "" if budget is None else percent(budget)
         pooled = cells.get((*key, None))
-        yield f"{arm:18}{condition or '':10}{amount:6}{row}   {'-' if pooled is None else pooled}"
+        yield f"{arm:18}{condition or '':10}{amount:8}{row}   {'-' if pooled is None else pooled}"
     yield ""

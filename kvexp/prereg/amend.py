@@ -58,7 +58,7 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
     if not seals.is_sealed():
         raise ConfigError(
             f"registration {one.content.id} of study {home.study} is not sealed: change it freely, then "
-            f"`{home.command('seal')}`"
+            f"`{home.seal_command()}`"
         )
     old = seals.read_manifest()
     begun = home.amendments(one.content.id)[-1:]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kvexp.prereg.authorities import TO_ADD
 from kvexp.prereg.evidence import Found
+from kvexp.prereg.existing import told
 from kvexp.prereg.forms import Stamp
 
 
@@ -33,7 +34,7 @@ def _of_the_author(found: Found) -> Iterator[str]:
         "by eye before the lock, or deleted the record of looks before it"
         f"{''.join(f'; {count}' for count in counts)}."
     )
-    levels = ", ".join(f"{seal.id}: {seal.existing_data}" for seal in found.seals.values())
+    levels = ", ".join(f"{seal.id}: {told(seal.existing_data)}" for seal in found.seals.values())
     yield (
         "What deterministic arms answer follows from public models and data, so it could have been known "
         f"before the registration; the author's word on existing data is {levels}."

@@ -84,7 +84,7 @@ def _locked(lock: LockEvidence, found: Found) -> Check:
         return all_hold(name, [f"{line} since the lock" for line in lock.differences], "")
     owner = found.owner(lock.suite)
     if read_lock(LockFiles(found.home.results, lock.suite)).seal != found.seals[owner].seal:
-        again = f"kvexp lock {found.home.study} {lock.suite} --again"
+        again = found.home.command("lock", lock.suite, "--again")
         words = f"locked under another seal than {owner} has now: {again}"
         return Check(name=name, holds=None, words=words)
     when = ", ".join(stamp.time for stamp in lock.stamps) or "without a time stamp"

@@ -87,10 +87,17 @@ def _clocks(found: Found, registration_id: str, first: str) -> Iterator[Check]:
     stamps = [stamp for stamped in (seal.stamps, *steps) for stamp in stamped]
     times = [stamp.time for stamp in stamps if stamp.anchor == seal.anchor]
     if times:
-        is_later = first >= times[0][:19]
-        order = "after" if is_later else "BEFORE"
+        stamped = times[0][:19]
+        order = "BEFORE" if first[:19] < stamped else "after"
         words = f"by the clocks, the first attempt began ({first}) {order} the time stamp ({times[0]})"
-        yield Check(name=f"clocks of {registration_id}", holds=True if is_later else None, words=words)
+        if first[:19] == stamped:
+            words = (
+                f"by the clocks, the first attempt began in the very second of the time stamp ({times[0]}), "
+                "which they cannot order; its anchor shows that the time stamp was there"
+            )
+        yield Check(
+            name=f"clocks of {registration_id}", holds=None if order == "BEFORE" else True, words=words
+        )
 
 
 def _addendum(found: Found, registration_id: str, parent: str) -> Check:

@@ -8,7 +8,19 @@ from kvexp.prereg.forms import AttemptEvidence, Check
 
 NONE_YET = "before-creation"
 SEEN = "after-analysis"
+MEANS = {
+    NONE_YET: "there were none yet",
+    "before-observation": "there were some, and nobody had observed them",
+    "before-access": "there were some, and the author had no access to them",
+    "before-analysis": "the author had them, and had not analysed them",
+    SEEN: "the author had analysed them",
+}
 TOO_EARLY = (UNSEALED, UNSTAMPED, REPLACED)
+
+
+def told(level: str) -> str:
+    """A level of the registration's `existing_data` in words, as the author states it."""
+    return f"{MEANS[level]} ({level})" if level in MEANS else level
 
 
 def contradictions(found: Found, registration_id: str, attempts: list[AttemptEvidence]) -> Iterator[Check]:
@@ -19,7 +31,8 @@ def contradictions(found: Found, registration_id: str, attempts: list[AttemptEvi
     parts = [*_attempts(found, registration_id, attempts), *_amended(found, registration_id)]
     parts += _looks(found, registration_id)
     if parts:
-        words = f"contradicted: existing data is said to be {seal.existing_data}, but {'; '.join(parts)}"
+        level = f"{seal.existing_data} ({MEANS.get(seal.existing_data)})"
+        words = f"contradicted: existing data is said to be {level}, but {'; '.join(parts)}"
         yield Check(name=f"existing data of {registration_id}", holds=None, words=words)
 
 

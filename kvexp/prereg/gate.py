@@ -46,7 +46,7 @@ def gate(home: Home, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Un
         if not home.seals(name).is_sealed():
             under[suite] = Under(
                 note=f"registration {name} of study {home.study} is not sealed: its verdicts will be "
-                f"PREVIEW; to have them count, {home.command('seal', name)} first"
+                f"PREVIEW; to have them count, {home.seal_command(name)} first"
             )
             continue
         refuse_broken(home, owner)
@@ -63,7 +63,7 @@ def _unsealed(home: Home) -> str:
         return f"study {home.study} has no registration in {home.prefix}: nothing will judge its logs"
     return (
         f"study {home.study} is not sealed: its verdicts will be PREVIEW; to have them count, "
-        f"{home.seal_command} first"
+        f"{home.seal_command()} first"
     )
 
 
@@ -98,7 +98,7 @@ def _refuse_others(home: Home, one: Registered, made: list[Shard]) -> None:
     where = f"seal {registration_id} of study {home.study}"
     hint = (
         f"go back to it{other_words(home, [registration_id])}, use another name with study.name=NAME, or see "
-        f"{home.command('amend', registration_id)}"
+        f"{home.amend_command(registration_id)}"
     )
     for shard in made:
         line = sealed.get(shard.shard_id)

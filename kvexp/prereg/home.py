@@ -51,10 +51,13 @@ class Home:
         """A command about this study, under the overrides of the one that runs."""
         return shlex.join(["kvexp", verb, self.registered or self.study, *rest, *self.words])
 
-    @property
-    def seal_command(self) -> str:
-        """What seals this study."""
-        return f"{self.command('seal')}{' --copy' if self.is_renamed else ''}"
+    def seal_command(self, *ids: str) -> str:
+        """What seals this study, or some of its registrations."""
+        return f"{self.command('seal', *ids)}{' --copy' if self.is_renamed else ''}"
+
+    def amend_command(self, registration_id: str) -> str:
+        """What amends a registration; the capitals are for the author to fill in."""
+        return self.command("amend", registration_id, "--why", "WHY", "--data-seen", "WHAT")
 
     def seals(self, registration_id: str) -> Seals:
         return Seals(self.folder / "seals", registration_id)
@@ -111,7 +114,7 @@ def refuse_borrowed(home: Home) -> None:
         raise ConfigError(
             f"{home.prefix} holds the registrations of study {home.registered}, and study.name={home.study} "
             f"is another study, which cannot share its seals: seal a copy beside its results with "
-            f"`{home.seal_command}`, or give it registrations of its own with "
+            f"`{home.seal_command()}`, or give it registrations of its own with "
             f"`kvexp new-study {home.study} --from {home.registered}`"
         )
 

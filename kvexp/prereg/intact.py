@@ -30,6 +30,6 @@ def broken(home: Home, registration_id: str, seal: str, found: list[str]) -> Int
     more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return IntegrityError(
         f"sealed files differ from seal {registration_id} ({seal[:12]}) of study {home.study}: restore them, "
-        f"or register the change with `kvexp amend {home.study} {registration_id}`; nothing was done",
+        f"or register the change with `{home.amend_command(registration_id)}`; nothing was done",
         [*found[:SHOWN], *more],
     )

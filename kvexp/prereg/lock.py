@@ -67,7 +67,7 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
     if not seals.is_sealed():
         raise ConfigError(
             f"registration {one.content.id} of study {home.study} is not sealed, so there is nothing to "
-            f"judge the logs by: {home.command('seal', one.content.id)}"
+            f"judge the logs by: {home.seal_command(one.content.id)}"
         )
     refuse_broken(home, one)
     if incomplete is not None and not incomplete.strip():

@@ -77,7 +77,7 @@ def replay(
         chosen = heapq.nsmallest(n, chosen + here, key=lambda one: ticket(seed, one.row))
     if not chosen:
         raise IncompleteError(
-            f"{results} has no rows of a random design to replay: run kvexp submit first{words}"
+            f"{results} has no rows of a random design to replay: submit the study first{words}"
         )
     compared = compare_all(chosen, made, load, anchors or {})
     done = {one.row.key for one in chosen}

@@ -237,8 +237,8 @@ def test_the_picture_of_cells_counts_them(varied_study):
     part = cells(varied_study.scope)
     line = table_of(part, "cells.summary")[0]
     (picture,) = part.pictures
-    words = f"embedded-1k: above .5 in {line['above'].value:.0f}, with its whole interval undefined (4 of 4"
-    assert words in picture.sentence
+    assert f"embedded-1k {line['above'].value:.0f} of " in picture.sentence
+    assert "With the whole interval: embedded-1k undefined (4 of 4" in picture.more
     assert "facts, model-a" in picture.svg
     assert "passcodes" not in picture.svg
     assert picture.svg == cells(varied_study.scope).pictures[0].svg
@@ -334,7 +334,8 @@ def test_a_few_undefined_rows_are_left_out_of_both(varied_study, rows):
 def test_the_picture_says_its_numbers(varied_study):
     part = coverage(varied_study.scope)
     (picture,), first = part.pictures, table_of(part, "coverage")[0]
-    assert f"embedded-1k: {first['error_30'].value:.3f} ranked by certificate" in picture.sentence
+    assert f"embedded-1k {first['error_30'].value:.3f} by certificate, " in picture.sentence
+    assert f"embedded-1k {first['error_100'].value:.3f}" in picture.more
     assert "log-probability" in picture.svg
     assert picture.svg == coverage(varied_study.scope).pictures[0].svg
 

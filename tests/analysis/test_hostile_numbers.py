@@ -15,7 +15,8 @@ from analysis.descriptive.anchors import anchors
 from analysis.descriptive.cells import cells
 from analysis.descriptive.cost import cost
 from analysis.descriptive.coverage import coverage
-from analysis.descriptive.induced import Bar, _sentence
+from analysis.descriptive.induced import Bar
+from analysis.descriptive.induced import _words as words_of_bars
 from analysis.descriptive.per_model import per_model
 from analysis.descriptive.signal_panel import signal_panel
 from analysis.figures.style import _numbered, shortened
@@ -87,7 +88,7 @@ def test_counts_of_lost_certificates_are_undefined(without):
         assert line["with_auc"].value == 0
         names = ("mean", "lowest", "highest", "above", "interval_above")
         assert all("undefined in" in line[name].undefined for name in names)
-    assert "certificate undefined in" in signal_panel(without).pictures[0].sentence
+    assert "certificate undefined in" in signal_panel(without).pictures[0].more
 
 
 def test_a_signal_that_an_arm_never_has_is_no_missing_one(varied_study):
@@ -230,7 +231,7 @@ def test_the_same_grid_is_told_by_models_and_counts():
 
 def test_ties_of_figure_1_name_every_arm():
     bars = [Bar("s", arm, "aware", 0.25, Estimate(0.5)) for arm in ("a", "b")]
-    assert "50.0 % (a at 25 %, b at 25 %)" in _sentence(bars)
+    assert "50.0 % (a at 25 %, b at 25 %)" in words_of_bars(bars)[1]
 
 
 def test_names_are_shortened_in_the_middle():

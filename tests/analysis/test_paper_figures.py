@@ -9,17 +9,22 @@ import warnings
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from analysis.descriptive.cells import Cell
+from analysis.descriptive.coverage import Ranking
 from analysis.descriptive.induced import Bar, figure1
 from analysis.descriptive.signal_panel import Seen, figure2
+from analysis.figures.cells import cells
+from analysis.figures.coverage import coverage
 from analysis.figures.induced_rates import induced_rates
 from analysis.figures.questions import questions
 from analysis.figures.recomputation import recomputation
 from analysis.figures.signal_panel import signal_panel
-from analysis.figures.style import styled, to_svg
+from analysis.figures.style import shortened_all, styled, to_svg
 from analysis.posthoc.questions import QUESTIONS, Answered, figure3
 from analysis.posthoc.recomputation import NUMBERS, Recomputed, figure4
 from analysis.statistics import Estimate
@@ -147,6 +152,63 @@ def test_no_words_lie_upon_others_in_dots(suites, arms):
         assert list(collisions(figure_of(draw, rows))) == []
 
 
+LONG = [f"{at}-a-name-of-about-forty-characters-is-{at}{at}" for at in range(20)]
+
+
+def in_cells(suites, models):
+    """Cells of two tasks; AUCs from 0 to 1."""
+    places = list(itertools.product(("words", LONG[0]), models))
+    return [
+        (
+            suite,
+            [
+                Cell(suite, model, task, "all", 5, 5, near(spread(at, len(places))), near(0.5), Estimate(0.6))
+                for at, (task, model) in enumerate(places)
+            ],
+        )
+        for suite in suites
+    ]
+
+
+def ranked(suites):
+    """Two rankings a suite, far enough from each other for their names."""
+    return [
+        Ranking(
+            suite, "main", signal, 90, near(low), near(0.6), near(0.1), near(0.4), np.linspace(low, 0.6, 90)
+        )
+        for suite in suites
+        for signal, low in (("certificate", 0.1), ("output_logprob", 0.4))
+    ]
+
+
+LONGEST = {
+    "bars": lambda: (induced_rates, bars(LONG[:3], BUDGETS[:1], [(LONG[0], "aware"), (LONG[1], "stream")])),
+    "bars of one": lambda: (induced_rates, bars(LONG[:1], BUDGETS)),
+    "dots": lambda: (
+        signal_panel,
+        [*seen(LONG[:1], [(LONG[1], "aware")]), *seen(LONG[:2], [(LONG[2], "aware")]), *seen(LONG[:3])],
+    ),
+    "questions": lambda: (questions, answered(LONG[:3])),
+    "recomputation": lambda: (recomputation, recomputed(LONG[:3], BUDGETS[:1])),
+    "cells": lambda: (cells, in_cells(LONG[:2], LONG)),
+    "coverage": lambda: (coverage, ranked(LONG[:3])),
+}
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_long_names_are_shortened_and_lie_upon_nothing(name):
+    figure = figure_of(*LONGEST[name]())
+    assert list(collisions(figure)) == []
+    told = [text.get_text() for axes in figure.axes for text in (*axes.get_yticklabels(), axes.title)]
+    assert any("..." in text for text in told)
+
+
+def test_names_that_shortening_makes_alike_are_numbered():
+    assert shortened_all(["one", "one"]) == ["one", "one"]
+    alike = [f"aaaaaaaaaaaa{middle}bbbbbbbbbbbb" for middle in "xyx"]
+    assert shortened_all(alike, 14) == ["aaaaa...bb (1)", "aaaaa...bb (2)", "aaaaa...bb (1)"]
+
+
 FIGURES = {
     "figure1": (induced_rates, bars(SUITES[:2], BUDGETS)),
     "figure2": (signal_panel, seen(SUITES[:2])),
@@ -230,24 +292,33 @@ def test_sentences_are_made_of_the_numbers():
         Bar("one", "h2o", "stream", 0.25, near(0.438)),
         Bar("two", "h2o", "stream", 0.25, ODD),
     ]
-    assert figure1(rows).sentence == (
-        "Share of what the full cache answers that the arm does not. one: aware 2.1 % (topk at 50 %) to "
-        "4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % (h2o at 25 %). "
-        f"Undefined: two stream h2o ({ODD.undefined})."
+    picture = figure1([*rows, Bar("one", "floor", "stream", 1.0, near(0.0))])
+    assert picture.sentence == (
+        "Of what the full cache answers arms that evict lose, at their budgets: aware 2.1 % to 4.0 %, "
+        "stream 43.8 % to 43.8 %."
+    )
+    assert picture.more == (
+        "one: aware 2.1 % (topk at 50 %) to 4.0 % (poisson at 25 %), stream 43.8 % (h2o at 25 %) to 43.8 % "
+        f"(h2o at 25 %). Undefined: two stream h2o ({ODD.undefined})."
     )
     picture = figure4(recomputed(("one",), (0.125,)))
     assert picture.sentence == (
-        "Choosing by certificate gains, in points of accuracy, mean over seeds: one at 12.5 %: "
-        "+2.7 [+1.5, +3.9] over random choice, +2.7 [+1.5, +3.9] over log-probability."
+        "Choosing by certificate gains, in points of accuracy, +2.7 over random choice and +2.7 over "
+        "log-probability."
     )
+    assert picture.more.endswith("above 0: 1 of 1 over random choice, 1 of 1 over log-probability.")
     rows = [
-        Answered("one", "attribution", "certificate", 3, near(0.749), near(0.7), near(0.6)),
+        Answered("one", "attribution", "certificate", 3, near(0.749), near(0.4), near(0.6)),
         Answered("one", "attribution", "output_logprob", 3, near(0.542), near(0.5), ODD),
         Answered("one", "own_failure", "certificate", 3, ODD, ODD, ODD),
     ]
-    assert figure3(rows).sentence == (
-        "AUC, pooled. Wrong: is eviction to blame? one certificate 0.749 [0.689, 0.809] (stratified 0.700, "
-        "label alone 0.600) against output_logprob 0.542 [0.482, 0.602] (stratified 0.500, label alone -). "
+    picture = figure3(rows)
+    assert picture.sentence == (
+        "Suites in which the pooled AUC of certificate is larger than that of output_logprob: 1 of 1 (Wrong: "
+        "is eviction to blame?)."
+    )
+    assert picture.more == (
+        "Of stratified pairs: 0 of 1. Larger than the AUC of the bare condition x budget label: 1 of 1. "
         f"Undefined: one own_failure certificate ({ODD.undefined})."
     )
     rows = [
@@ -257,11 +328,14 @@ def test_sentences_are_made_of_the_numbers():
         Seen("h2o", "output_logprob", ("one",), 9, near(0.831), near(0.5), near(0.6)),
         Seen("poisson", "output_logprob", ("one",), 9, near(0.848), near(0.5), near(0.6)),
     ]
-    assert figure2(rows, ["poisson"]).sentence == (
+    picture = figure2(rows, ["poisson"])
+    assert picture.sentence == (
         "AUC for induced failures, pooled: poisson certificate 0.855 [0.795, 0.915] (stratified 0.600, label "
-        "alone 0.700); the highest retained-set signal of another arm is h2o evicted_mass 0.660 [0.600, "
-        "0.720] (stratified 0.500, label alone 0.600); output_logprob lies between 0.831 (h2o) and "
-        "0.848 (poisson)."
+        "alone 0.700)."
+    )
+    assert picture.more == (
+        "Highest retained-set signal of another arm: h2o evicted_mass 0.660 [0.600, 0.720] (stratified "
+        "0.500, label alone 0.600). output_logprob: 0.831 (h2o) to 0.848 (poisson)."
     )
 
 

@@ -53,8 +53,8 @@ def unsteady(row):
 def undrawn():
     """Nothing is drawn here; test_paper_figures.py does it."""
 
-    def blank(name, title, sentence, draw):
-        return Picture(name, title, sentence, "<svg/>")
+    def blank(name, title, words, draw):
+        return Picture(name, title, words[0], "<svg/>", more=words[1])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pictures, "picture", blank)

@@ -115,7 +115,7 @@ def test_every_filter_leaves_what_it_says(browse):
     assert every == 8_640
     for name, value in (
         *(("suite", "embedded-2k"), ("task", "facts"), ("arm", "poisson"), ("condition", "aware")),
-        *(("budget", "0.25"), ("outcome", "induced failure")),
+        *(("budget", "25 %"), ("outcome", "induced failure")),
     ):
         before = count(page)
         choose(page, name, value)
@@ -123,7 +123,7 @@ def test_every_filter_leaves_what_it_says(browse):
     for text in page.locator(ROW).all_inner_texts():
         cells = [cell for cell in text.split("\n") if cell.strip()]
         assert cells[0] == "\u2717 induced"
-        assert {"poisson", "aware", "0.25", "facts", "embedded-2k"} <= set(cells)
+        assert {"poisson", "aware", "25 %", "facts", "embedded-2k"} <= set(cells)
     page.get_by_role("button", name="Show all").click()
     until(page, lambda text: text.startswith("8,640"))
 
@@ -179,6 +179,30 @@ def test_a_phone_shows_list_and_question_one_below_the_other(browse, scheme):
     page.locator(ROW).first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.locator("#detail").bounding_box()["y"] > page.locator("#list").bounding_box()["y"] + 100
+
+
+def test_list_and_question_need_no_sideways_scrolling_on_a_desk(browse):
+    page = browse(viewport={"width": 1280, "height": 800})
+    before = page.locator("#list").bounding_box()["height"]
+    page.focus("#list")
+    for _ in range(12):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    for box in ("#list", "#detail .scroll"):
+        assert page.locator(box).evaluate("box => box.scrollWidth <= box.clientWidth")
+    # The list became lower, and what was chosen in it is still in sight.
+    inside, chosen = page.locator("#list").bounding_box(), page.locator(f"{ROW}.active").bounding_box()
+    assert inside["height"] < before
+    assert inside["y"] <= chosen["y"] <= inside["y"] + inside["height"] - chosen["height"] + 1
+
+
+def test_a_phone_leads_back_to_the_list(browse):
+    page = browse(viewport={"width": 390, "height": 844})
+    assert "right" in page.locator(".frame").first.get_attribute("class")
+    page.locator(ROW).first.click()
+    page.get_by_role("button", name="Back to the list").click()
+    assert page.evaluate("document.activeElement.id") == "list"
+    assert 0 <= page.locator("#list").bounding_box()["y"] < 400
 
 
 def test_without_scripts_it_says_so(show, embedded):

@@ -38,10 +38,73 @@ def test_it_opens_in_peace_and_fits_the_window(show, report, scheme, width):
     page = show(report, viewport={"width": width, "height": 800}, color_scheme=scheme)
     assert len(claims(page)) == 10
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # Tables are wider than a phone, inside a box of their own.
-    assert width > 800 or page.evaluate(
-        "(b => b.scrollWidth > b.clientWidth)(document.querySelector('.scroll'))"
+    # Other tables are wider than a phone, inside a box of their own that shows a shadow.
+    wider = page.locator(".frame.right:visible")
+    assert wider.count() == page.locator(".cue:visible").count()
+    assert width > 400 or wider.count() > 10
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_the_verdict_table_is_whole(show, report, width):
+    page = show(report, viewport={"width": width, "height": 800})
+    box = page.locator("#verdicts .scroll")
+    assert box.evaluate("box => box.scrollWidth <= box.clientWidth && box.scrollHeight <= box.clientHeight")
+    assert page.locator("#verdicts td.fragile").first.is_visible()
+    assert page.get_by_role("table", name="Verdict of each claim").get_by_role("row").count() >= 10
+
+
+def test_a_box_that_is_wider_shows_at_which_edge_and_scrolls_by_keyboard(show, report):
+    page = show(report, **PHONE)
+    card = page.locator("figure .card").first
+    frame = page.locator("figure .frame").first
+    assert set(frame.get_attribute("class").split()) == {"frame", "right"}
+    assert float(frame.evaluate("one => getComputedStyle(one, '::after').opacity")) == 1
+    card.focus()
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(300)
+    assert set(frame.get_attribute("class").split()) == {"frame", "left"}
+
+
+def test_names_and_intervals_are_not_broken(show, report):
+    page = show(report, viewport={"width": 1280, "height": 800})
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    broken = page.evaluate(
+        "[...document.querySelectorAll('main .whole')].filter(one => one.getClientRects().length > 1).length"
     )
+    assert page.locator("main .whole").count() > 500
+    assert broken == 0
+
+
+def test_a_pooled_auc_has_the_stratified_one_and_the_bare_label_beside_it(show, report):
+    page = show(report)
+    shown = {
+        row.locator("th").inner_text(): row.locator(".observed").inner_text()
+        for row in page.locator(A_VERDICT).all()
+    }
+    for name in ("R1", "R2", "R3", "S2"):
+        assert len(re.findall(r"stratified\s+0\.\d{3} \[", shown[name])) == (2 if name in ("R2", "R3") else 1)
+        assert shown[name].count("label alone") == (2 if name in ("R2", "R3") else 1)
+    for name in ("A1", "R4", "S1", "S3"):
+        assert "stratified" not in shown[name]
+
+
+def test_what_is_open_or_fails_comes_before_what_holds(show, report):
+    page = show(report)
+    states = [text.split(":")[0] for text in page.locator("ul.checks li").all_inner_texts()]
+    order = ["FAILS", "open", "holds"]
+    assert states == sorted(states, key=order.index)
+    words = f"Checks: {states.count('FAILS')} fail, {states.count('open')} open, {states.count('holds')} hold"
+    assert page.get_by_role("heading", name=words).count() == 1
+
+
+def test_nothing_is_said_under_table_after_table(show, report):
+    page = show(report)
+    for section in ("#claims", "#numbers", "#posthoc"):
+        told = page.locator(f"{section} .notes.below li:not(.files)").all_text_contents()
+        said = [text for text in told if not text.startswith(("Undefined: ", "moves: "))]
+        assert len(said) == len(set(said)), section
 
 
 def luminance(colour):

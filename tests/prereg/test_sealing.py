@@ -198,7 +198,7 @@ WORDS = ("suite.n_examples=2", "suite.shard_examples=2")
 
 
 def test_a_seal_keeps_the_overrides_that_say_which_rows_there_are(fresh):
-    told = kvexp(fresh, "seal", "mini", "cluster.workers=2", "model=tiny", *WORDS)
+    told = kvexp(fresh, "seal", "mini", "cluster.workers=2", *WORDS)
     about = json.loads((fresh / "preregistration/mini/seals/R.json").read_text())
     assert about["overrides"] == sorted(WORDS)
     assert told.rstrip().endswith(f"kvexp stamp mini {' '.join(WORDS)}")

@@ -335,7 +335,10 @@ def test_attempts_from_before_the_stamp_do_not_count(fresh):
     said, holds = verified(fresh)
     assert holds["R before its data"] is None
     assert holds["existing data of R"] is None
-    assert "said to be before-creation, but 2 attempts of its suites were made before the seal" in flat(said)
+    assert (
+        "before-creation (there were none yet), but 2 attempts of its suites were made before the seal"
+        in flat(said)
+    )
     assert "PREVIEW KILLED" in analysis(fresh, code=0)
     verified(fresh, "--replay", "6", "--seed", "1", code=4)
 

@@ -1,5 +1,4 @@
 // A browser of answers. Whatever comes from logs reaches the page as text of a node, never as markup.
-"use strict";
 (() => {
   const ROW = 28; // pixels, as in the style sheet
   const TALLEST = 8e6; // pixels; browsers draw nothing beyond some 16 million
@@ -41,6 +40,8 @@
   }
 
   const told = (value) => (value === null ? "-" : String(value));
+  const percent = (share) => (share === null ? "-" : Number((100 * share).toPrecision(4)) + " %");
+  const signed = (word) => SIGNS[word] + " " + word.replace(" failure", "");
   const outcome = (row) => data.outcomes[data.rows.outcome[row]];
 
   /** What each filter compares, by row. */
@@ -49,7 +50,7 @@
     const place = (at) => (row) => told(data.places[data.rows.place[row]][at]);
     return {
       suite: question("suite"), model: question("model"), task: question("task"),
-      arm: place(0), condition: place(1), budget: place(2), outcome,
+      arm: place(0), condition: place(1), budget: (row) => percent(data.places[data.rows.place[row]][2]), outcome,
     };
   }
 
@@ -58,7 +59,8 @@
       const select = $(name);
       const known = name in data.names ? data.names[name]
         : name === "outcome" ? [ANY_FAILURE, ...data.outcomes.filter((_, at) => data.rows.outcome.includes(at))]
-        : [...new Set(data.places.map((place) => told(place[{ arm: 0, condition: 1, budget: 2 }[name]])))].sort();
+        : name === "budget" ? [...new Set(data.places.map((place) => place[2]))].sort((a, b) => a - b).map(percent)
+        : [...new Set(data.places.map((place) => told(place[{ arm: 0, condition: 1 }[name]])))].sort();
       select.append(new Option("all", ""));
       for (const value of known) select.append(new Option(plain(value), value));
     }
@@ -118,7 +120,7 @@
     const element = make("div", undefined, "row" + (at === active ? " active" : ""));
     const word = outcome(row);
     const cells = [
-      [SIGNS[word] + " " + word.replace(" failure", ""), LOOKS[word]], [data.texts[data.rows.text[row]].slice(0, LONGEST)], [arm], [told(condition)], [told(budget), "number"],
+      [signed(word), LOOKS[word]], [data.texts[data.rows.text[row]].slice(0, LONGEST)], [arm], [told(condition)], [percent(budget), "number"],
       ...["task", "example_id", "suite", "model"].map((name) => [data.questions[name][question]]),
     ];
     for (const [text, className] of cells) {
@@ -142,6 +144,12 @@
     draw();
   }
 
+  /** The list is lower once a question stands below it. */
+  function keepInSight() {
+    const at = found.indexOf(chosen);
+    if (at >= 0) move(at);
+  }
+
   function choose() {
     if (!found.length) return;
     chosen = found[active];
@@ -154,6 +162,12 @@
     list.append(make("dt", name), make("dd", text));
   }
 
+  /** An arm with its condition, budget and seed, as far as it has them. */
+  function placed([arm, condition, budget, seed]) {
+    const rest = [condition, budget === null ? null : percent(budget), seed === null ? null : "seed " + seed];
+    return [arm, ...rest.filter((part) => part !== null)].join(" \u00b7 ");
+  }
+
   /** The question of a row, and what every arm answered to it. */
   function show(row) {
     const question = questionOf[row], asked = data.questions;
@@ -162,7 +176,7 @@
     fact(facts, "question", asked.question[question] === null ? "not among the examples" : plain(data.texts[asked.question[question]], true));
     fact(facts, "references", asked.references[question].map((n) => plain(data.texts[n], true)).join("\n") || "none known");
     fact(facts, "context", asked.context[question].toLocaleString("en") + " tokens");
-    fact(facts, "chosen", data.places[data.rows.place[row]].filter((part) => part !== null).map((part) => plain(String(part))).join(" \u00b7 "));
+    fact(facts, "chosen", plain(placed(data.places[data.rows.place[row]])));
     fact(facts, "answer", SIGNS[outcome(row)] + " " + outcome(row) + ": " + plain(data.texts[data.rows.text[row]], true));
     const signals = ["score", ...data.signals].map((name) => name.replace("_", " ") + " " + told(data.rows[name][row]));
     fact(facts, "signals", signals.join(", "));
@@ -171,7 +185,14 @@
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", "Answers of all arms");
     box.append(answers(question, row));
-    detail.replaceChildren(make("h2", head.join(" \u00b7 ")), facts, box);
+    const frame = make("div", undefined, "frame"), back = make("button", "Back to the list", "back");
+    frame.append(box);
+    back.type = "button";
+    back.addEventListener("click", () => { $("list").scrollIntoView(); $("list").focus(); });
+    detail.replaceChildren(back, make("h2", head.join(" \u00b7 ")), facts, frame);
+    watchEdges(frame);
+    document.querySelector(".panes").classList.add("open");
+    keepInSight();
     detail.scrollTop = 0;
     // Below the list on a narrow page, where nothing else would show that a row was chosen.
     if (matchMedia("(max-width: 62rem)").matches) detail.scrollIntoView();
@@ -193,8 +214,8 @@
       if (at === row) line.className = "chosen";
       const first = make("th", plain(arm));
       first.scope = "row";
-      line.append(first, make("td", told(condition)), make("td", told(budget), "number"), make("td", told(seed), "number"));
-      line.append(make("td", SIGNS[word] + " " + word, "outcome " + LOOKS[word]), make("td", plain(data.texts[data.rows.text[at]], true), "answer"));
+      line.append(first, make("td", told(condition)), make("td", percent(budget), "number"), make("td", told(seed), "number"));
+      line.append(make("td", signed(word), "outcome " + LOOKS[word]), make("td", plain(data.texts[data.rows.text[at]], true), "answer"));
       line.append(make("td", told(data.rows.score[at]), "number"));
       for (const name of data.signals) {
         const cell = make("td", told(data.rows[name][at]), "number");
@@ -232,6 +253,7 @@
     $("filters").addEventListener("reset", () => setTimeout(again));
     $("filters").addEventListener("submit", (event) => event.preventDefault());
     addEventListener("resize", draw);
+    watchEdges(list.parentElement);
     addEventListener("hashchange", follow);
   }
 

@@ -1,5 +1,4 @@
 // Tables sort and filter. Without this script the page says the same.
-"use strict";
 (() => {
   const FEW = 6; // rows that one sees at a glance need no filter
   const UNDEFINED = new Set(["", "-", "undefined", "unknown"]);
@@ -40,7 +39,9 @@
       const button = document.createElement("button");
       button.type = "button";
       button.title = "Sort by this column";
-      button.append(...head.childNodes);
+      const words = document.createElement("span"); // one, so that the words of a head wrap
+      words.append(...head.childNodes);
+      button.append(words);
       button.addEventListener("click", () => {
         sort(table, at, head.getAttribute("aria-sort") === "ascending");
       });
@@ -71,13 +72,24 @@
       count.textContent = wanted.length ? shown + " of " + rows.length + " rows" : "";
     });
     tools.append(label, count);
-    table.closest(".scroll").before(tools);
+    table.closest(".frame").before(tools);
   }
 
   for (const table of document.querySelectorAll("table.sortable")) {
     addFilter(table); // before the buttons, so that what is searched is what is written
     addButtons(table);
   }
+
+  /** A word beside a box beyond whose edges there is more. */
+  function addCue(frame) {
+    const cue = document.createElement("p");
+    cue.className = "cue";
+    cue.textContent = "There is more to the right: scroll sideways.";
+    frame.after(cue);
+    watchEdges(frame, (isWider) => { cue.hidden = !isWider; });
+  }
+
+  document.querySelectorAll(".frame").forEach(addCue);
 
   /** A link into a folded table opens it. */
   function unfold() {

@@ -14,10 +14,11 @@ from kvexp.terminal import printable
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Amend one registration, and say which files and shards are others now."""
-    study = opened(parsed)
+    study = opened(parsed, hint="registrations are named by their ids")
     home, names = study.home, study.names
     if len(names) != 1:
-        raise ConfigError(f"say which registration is amended: {home.command('amend', 'ID')} --why ...")
+        known = [home.amend_command(one.content.id) for one in home.registrations()]
+        raise ConfigError(f"say which registration is amended: {', or '.join(known)}")
     reason = Reason(parsed.why, parsed.data_seen, parsed.accept_protocol, parsed.change_grid)
     amended = amend(home, study.selection, named(home, names)[0], reason)
     made, grid = amended.statement, amended.grid

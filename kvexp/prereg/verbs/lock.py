@@ -6,14 +6,21 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp.errors import ConfigError
+from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.lock import LockFiles, lock
 from kvexp.prereg.verbs.opened import opened, short
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Lock the suites that are named, by default all of the study."""
-    study = opened(parsed)
-    home, suites = study.home, study.names or study.selection.chosen["suite"]
+    study = opened(parsed, choices=["suite"])
+    home, chosen = study.home, study.selection.chosen["suite"]
+    if study.names and chosen != study.selection.study.suites:
+        raise ConfigError(
+            f"suite={','.join(chosen)} and {' '.join(study.names)} both say which suites are locked: say one"
+        )
+    refuse_other_grid(home, study.selection)
+    suites = study.names or chosen
     owners = {suite: one for one in home.registrations() for suite in one.content.suites}
     for name in suites:
         if name not in owners:

@@ -3,11 +3,14 @@
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp.compose import Selection, project_root, select
 from kvexp.errors import ConfigError
+from kvexp.known_words import recalled
+from kvexp.overrides import refuse_choices, remember_words
 from kvexp.prereg.forms import COPIED
 from kvexp.prereg.home import Home, home_of, refuse_borrowed
 from kvexp.prereg.seal import read_manifest
@@ -22,18 +25,30 @@ class Opened:
     names: list[str]  # of registrations or suites
 
 
-def opened(parsed: argparse.Namespace, copy: bool = False) -> Opened:
-    """`copy`: its registrations are copied beside its results first, to be sealed there."""
-    names = [word for word in parsed.overrides if "=" not in word]
-    overrides = [word for word in parsed.overrides if "=" in word]
+def opened(
+    parsed: argparse.Namespace, copy: bool = False, choices: Sequence[str] = (), hint: str = ""
+) -> Opened:
+    """Read the words of a command.
+
+    Args:
+        parsed: of the command line.
+        copy: its registrations are copied beside its results first, to be sealed there.
+        choices: groups of which the verb takes a part, as `suite`; to choose of others is refused.
+        hint: what to say in place of such a choice.
+    """
+    root = project_root()
+    words = recalled(parsed.overrides, root, is_bare=True)
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
     if not any(word.startswith("study=") for word in overrides):
         if not names:
             raise ConfigError(f"say which study: kvexp {parsed.called} STUDY")
         overrides.insert(0, f"study={names.pop(0)}")
-    root = project_root()
     selection = select(overrides, root)
+    refuse_choices(parsed.called, overrides, choices, hint)
     home = home_of(selection, root, overrides)
     if copy:
+        remember_words(selection, root, overrides)
         _copy(home, root / "results" / selection.study.name / COPIED)
         home = home_of(selection, root, overrides)
     if any((home.folder / "seals").glob("*.sha256")):

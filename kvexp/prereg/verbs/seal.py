@@ -20,7 +20,7 @@ SHOWN = 20
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Seal what is named, by default all; parents before their addenda."""
-    study = opened(parsed, copy=parsed.copy)
+    study = opened(parsed, copy=parsed.copy, hint="registrations are named by their ids")
     home = study.home
     wanted = {one.content.id: one for one in named(home, study.names)}
     # A seal that is made again may be in the commit, which then differs from it.
@@ -66,7 +66,7 @@ def _other(home: Home, made: Draft) -> ConfigError:
     return ConfigError(
         f"registration {name} of study {home.study} is sealed, and what it covers has changed since"
         f"{words}: restore it, register the change with "
-        f"`{home.command('amend', name)}`, or begin anew under another name with study.name=NAME{delete}",
+        f"`{home.amend_command(name)}`, or begin anew under another name with study.name=NAME{delete}",
         [*found[:SHOWN], *more],
     )
 
@@ -95,5 +95,5 @@ def _next(home: Home, is_whole: bool) -> str:
     if home.folder.name == COPIED:
         return home.command("stamp")
     if not is_whole:
-        return f"git add and commit, then again {home.command('seal')}"
+        return f"git add and commit, then again {home.seal_command()}"
     return f"git add and commit the seals, then {home.command('stamp')}"

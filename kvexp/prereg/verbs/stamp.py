@@ -21,11 +21,11 @@ from kvexp.terminal import printable
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Stamp the seals and locks that are named, by default all that there are."""
-    study = opened(parsed)
+    study = opened(parsed, hint="seals and locks are named by their ids and suites")
     todo = _todo(study.home, study.names)
     if not todo:
         raise ConfigError(
-            f"study {study.home.study} has no seal and no lock yet: {study.home.command('seal')}"
+            f"study {study.home.study} has no seal and no lock yet: {study.home.seal_command()}"
         )
     if (parsed.reply or parsed.witness) and len(todo) > 1:
         option = "--reply" if parsed.reply else "--witness"

@@ -6,12 +6,16 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp.compose import Selection
+from kvexp.errors import ConfigError
 from kvexp.prereg.authorities import KINDS
 from kvexp.prereg.checks import refuse_failing
 from kvexp.prereg.evidence import FILE, Found, evidence_of, find
+from kvexp.prereg.existing import told
+from kvexp.prereg.fits import refuse_other_grid
 from kvexp.prereg.forms import WITNESSED, Evidence, Replayed
 from kvexp.prereg.home import Home, named
 from kvexp.prereg.verbs.opened import opened
+from kvexp.prereg.working import print_moved
 from kvexp.records import encode
 from kvexp.shard_log import replace as write
 from kvexp.terminal import printable
@@ -23,8 +27,11 @@ HOLDS = {True: "holds", False: "FAILS", None: "open"}
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Exit code 4 if a check fails."""
-    study = opened(parsed)
+    study = opened(parsed, choices=[] if parsed.replay is None else ["suite"])
     home = study.home
+    if study.names:
+        raise ConfigError(f"verify is about the whole study, and {study.names[0]!r} is no part: leave it out")
+    refuse_other_grid(home, study.selection)
     found = find(home, named(home, []))
     replayed = None if parsed.replay is None else _replay(study.selection, home, parsed, found)
     evidence = evidence_of(found, replayed)
@@ -33,6 +40,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.json:
         print((home.results / FILE).read_text(), end="")
     else:
+        print_moved(home, console)
         _print(evidence, console)
     refuse_failing(evidence.checks)
     return 0
@@ -57,7 +65,7 @@ def _print(evidence: Evidence, console: Console) -> None:
     for seal in evidence.seals:
         digest = "not sealed" if seal.seal is None else f"seal {seal.seal[:12]}"
         console.print(
-            Text(f"{seal.id}  {digest}; existing data: {seal.existing_data}; {printable(seal.title)}")
+            Text(f"{seal.id}  {digest}; existing data: {told(seal.existing_data)}; {printable(seal.title)}")
         )
         for one in seal.stamps:
             console.print(Text(f"   {one.time} by {printable(one.witness)} ({KINDS[one.kind]})"))

@@ -1,0 +1,151 @@
+"""What a study will cost, from its grid and the rates of a cluster: seconds of work, shard by shard.
+
+Contexts are taken at their nominal length. What is not in it, LEFT_OUT says.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kvexp.config import ClusterConf, gpus_of
+from kvexp.rates import Rate, estimated
+from kvexp.resolved import AttentionShard, GenerationShard, Shard
+
+AROUND = 64  # prompt tokens beside the context: template, instruction, question
+AFTER = 32  # of these, after the context, without the last; every stream arm is fed them
+PAPER_GPU_HOURS = 70  # section 1: "roughly 70 GPU-hours" on single H100s or H200s
+LEFT_OUT = "loading models, waiting in queues, examples that are tried again"
+ESTIMATED = "estimated, not measured"
+NOT_ESTIMATED = "what the roofline has no term for: score rows, keep plans, certificates, attention cells"
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The hours of some shards.
+
+    Attributes:
+        unit: GPU-hours or CPU-hours.
+        by_suite: hours by suite; None: a model of it has no rate.
+        bases: one sentence for each place that rates come from.
+        lacking: models without a rate.
+    """
+
+    unit: str
+    by_suite: Mapping[str, float | None]
+    bases: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+    @property
+    def total(self) -> float | None:
+        """Of all suites; None if one is not known."""
+        known = [hours for hours in self.by_suite.values() if hours is not None]
+        return sum(known) if len(known) == len(self.by_suite) else None
+
+    @property
+    def left_out(self) -> str:
+        """What the hours do not hold."""
+        is_estimated = any(basis.startswith(ESTIMATED) for basis in self.bases)
+        return f"{LEFT_OUT}; {NOT_ESTIMATED}" if is_estimated else LEFT_OUT
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "unit": self.unit,
+            "by_suite": {n: None if h is None else round(h, 4) for n, h in self.by_suite.items()},
+            "total": None if self.total is None else round(self.total, 4),
+            "bases": list(self.bases),
+            "lacking": list(self.lacking),
+            "left_out": self.left_out,
+        }
+
+
+def project(made: Iterable[Shard], cluster: ClusterConf) -> Projection:
+    """Hours of one device, or of one core, that some shards take on a cluster."""
+    made = list(made)
+    is_gpu = cluster.device.startswith("cuda")
+    devices = max(1, gpus_of(cluster.slurm.gres)) if is_gpu and cluster.executor == "slurm" else 1
+    found: dict[str, float | None] = {}
+    for shard in made:
+        before, seconds = found.get(shard.suite, 0.0), seconds_of(shard, cluster)
+        found[shard.suite] = None if before is None or seconds is None else before + devices * seconds / 3600
+    names = dict.fromkeys(shard.model.name for shard in made)
+    lacking = tuple(name for name in names if rate_of(name, cluster) is None)
+    bases = dict.fromkeys(_basis(name, cluster) for name in names if name not in lacking)
+    return Projection("GPU-hours" if is_gpu else "CPU-hours", found, tuple(bases), lacking)
+
+
+def rate_of(model: str, cluster: ClusterConf) -> Rate | None:
+    """Measured before estimated; None: neither."""
+    if model in cluster.rates:
+        return cluster.rates[model]
+    if cluster.roofline is None or model not in cluster.shapes:
+        return None
+    return estimated(cluster.shapes[model], cluster.roofline)
+
+
+def _basis(model: str, cluster: ClusterConf) -> str:
+    rate = rate_of(model, cluster)
+    assert rate is not None
+    on = f"{rate.device}, {rate.dtype}, {rate.date}"
+    if model in cluster.rates:
+        return f"measured on {on}: {rate.command}"
+    return f"{ESTIMATED}: {on}: {rate.command}"
+
+
+def seconds_of(shard: Shard, cluster: ClusterConf) -> float | None:
+    """Seconds that a worker needs for a shard; None without a rate."""
+    rate = rate_of(shard.model.name, cluster)
+    if rate is None:
+        return None
+    if isinstance(shard, GenerationShard):
+        return len(shard.example_ids) * generation_seconds(shard, rate)
+    seconds = len(shard.example_ids) * prefill_seconds(shard.context_tokens, rate)
+    if isinstance(shard, AttentionShard):
+        seconds += shard.n_cells * rate.cell_s + shard.n_worlds * rate.world_s
+    return seconds
+
+
+def generation_seconds(shard: GenerationShard, rate: Rate) -> float:
+    """One example: a prefill, a plan for every arm, and one batch a budget."""
+    context = 0 if shard.no_context else shard.context_tokens
+    prompt = context + AROUND
+    seconds = prefill_seconds(prompt, rate) + len(shard.places()) * prompt * rate.plan_token_s
+    steps = shard.task.max_new_tokens * rate.answer_share
+    return seconds + sum(
+        batch.streams * AFTER * rate.prefill_token_s + steps * step_seconds(batch.arms, budget * prompt, rate)
+        for budget, batch in batches(shard).items()
+    )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The arms of one budget: they are decoded together."""
+
+    arms: int
+    streams: int  # of these, those that are fed what follows the context
+
+
+def batches(shard: GenerationShard) -> dict[float, Batch]:
+    """By budget, with the full cache at 1, as the harness groups them."""
+    found: dict[float, Batch] = {}
+    for arm in shard.places():
+        budget = 1.0 if arm.budget is None else arm.budget
+        before = found.get(budget, Batch(0, 0))
+        found[budget] = Batch(before.arms + 1, before.streams + (arm.condition == "stream"))
+    return found
+
+
+def prefill_seconds(tokens: int, rate: Rate) -> float:
+    """A prompt of so many tokens."""
+    return tokens * rate.prefill_token_s + tokens**2 * rate.prefill_square_s
+
+
+def step_seconds(arms: int, cached: float, rate: Rate) -> float:
+    """One decode step of a batch of arms with so many cached tokens each."""
+    return rate.step_s + arms * (rate.arm_s + cached * rate.cached_s)
+
+
+def expected_minutes(shard: Shard, cluster: ClusterConf) -> float | None:
+    """A shard's part of the time that all workers together take; None without a rate."""
+    seconds = seconds_of(shard, cluster)
+    return None if seconds is None else seconds / 60 / cluster.workers
