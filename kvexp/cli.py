@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 internal error, 2 usage, 3 incomplete, 4 integrity.
 """
 
 import argparse
+import gc
 import json
 import os
 import signal
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -302,6 +304,17 @@ def _submit(parsed: argparse.Namespace, console: Console) -> int:
     )
 
 
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """For a verb that only reads: looking for garbage among torch's objects is a fifth of its time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@_without_collector()
 def _status(parsed: argparse.Namespace, console: Console) -> int:
     from kvexp.compose import project_root, select
     from kvexp.started import refuse_unstarted, results_of
