@@ -46,7 +46,7 @@ class Shown:
         """What does not hold."""
         found = self.evidence
         checks = [] if found is None else [one.words for one in found.checks if one.holds is False]
-        return [*checks, *(["the replay of keep sets"] if _replay_fails(found) else [])]
+        return [*checks, *_failing_replays(found)]
 
 
 def read_evidence(
@@ -206,5 +206,10 @@ def _command(
     return f"{lock}kvexp verify {study}"
 
 
-def _replay_fails(evidence: Evidence | None) -> bool:
-    return evidence is not None and evidence.replay is not None and not evidence.replay.holds
+def _failing_replays(evidence: Evidence | None) -> Iterator[str]:
+    if evidence is None:
+        return
+    if evidence.replay is not None and not evidence.replay.holds:
+        yield "the replay of keep sets"
+    if evidence.regenerated is not None and not evidence.regenerated.holds:
+        yield "the answers made again"

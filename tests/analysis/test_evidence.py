@@ -10,7 +10,7 @@ from analysis.sealed.evidence import read_evidence
 from analysis.sealed.locks import read_locks
 from analysis.sealed.seals import read_seals
 from kvexp.prereg.authorities import PUBLIC
-from kvexp.prereg.forms import Check, Evidence, LockEvidence, SealEvidence, Stamp
+from kvexp.prereg.forms import Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
 from kvexp.prereg.judged import Judged
 from kvexp.prereg.seal import read_manifest
 from kvexp.records import encode
@@ -115,6 +115,22 @@ def test_evidence_that_fails_is_an_integrity_error(run, locked):
     assert "attempt 2 is" in out
     assert "\x1b" not in out + err + (locked / "verdicts.md").read_text()
     assert err.startswith("error: integrity: the evidence fails: attempt 2 is")
+
+
+def test_answers_made_again_that_differ_are_an_integrity_error_whatever_the_checks_say(run, locked):
+    counts = {"of": 9, "failed": 0, "missing": 0, "seed": 1, "rows": 17, "equal": 16, "keep_sets_equal": 17}
+    counts |= {"examples": 1, "texts_equal": 16, "near_ties": 0}
+    evidence(
+        locked,
+        regenerated=Regenerated(
+            **counts, largest={}, same_stack=True, holds=False, disagreements=["its text is forged"]
+        ),
+    )
+    code, out, err = run(locked)
+    assert code == 4
+    assert out.startswith("study embedded, EVIDENCE FAILS: ")
+    assert err.startswith("error: integrity: the evidence fails: the answers made again")
+    assert "disagrees: its text is forged" in flat((locked / "verdicts.md").read_text())
 
 
 def test_what_cannot_be_told_is_no_failure(run, locked):
