@@ -122,7 +122,7 @@ def waits(setting: Setting) -> Iterator[Check]:
     if setting.loaded.device.type != "cuda":
         yield Check(what, None, 0)
         return
-    state, planned = state_of(setting, same_design("poisson", 0.25, 4))
+    state, (planned,) = state_of(setting, [same_design("poisson", 0.25, 4)])
     decoding = group(setting, state, planned, entropy=True, certificate=True)
     decoding.step()
 
