@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--new-tokens", type=int, default=32, help="of an answer")
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"of {', '.join(PARTS)}")
     parser.add_argument("--paper", action="store_true", help="also the paper's four architectures")
+    parser.add_argument("--models", type=_names, default=tuple(ARCHITECTURES), help="of the paper's four")
     parser.add_argument("--no-embedded", action="store_true", help="not the embedded model")
     parser.add_argument("--layers", type=int, default=None, help="of the paper's (default: 2 on a CPU, all)")
     parser.add_argument("--lengths", type=_lengths, default=(6000, 16000), help="of the paper's prompts")
@@ -70,6 +71,13 @@ def _parts(text: str) -> tuple[str, ...]:
     return parts
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := set(names) - set(ARCHITECTURES):
+        raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is none of {', '.join(ARCHITECTURES)}")
+    return names
+
+
 def _lengths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(","))
 
@@ -79,7 +87,7 @@ def _settings(parsed: argparse.Namespace) -> Iterator[Setting]:
     if not (parsed.no_embedded or parsed.tiny):
         yield embedded(parsed.tokens, parsed.new_tokens, dtype, parsed.device)
     layers = parsed.layers or (2 if parsed.device == "cpu" else None)
-    for name in ARCHITECTURES if parsed.paper or parsed.tiny else ():
+    for name in parsed.models if parsed.paper or parsed.tiny else ():
         for n in parsed.lengths:
             yield random_weights(name, n, parsed.new_tokens, dtype, parsed.device, layers, parsed.tiny)
 

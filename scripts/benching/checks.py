@@ -45,7 +45,7 @@ def against(reference: Setting, device: str) -> Iterator[Check]:
     """Answers of all arms of the grid on the device, in float32 and bfloat16, against the CPU's."""
     expected = _answers(reference)
     # In bfloat16 the scores themselves are other numbers: keep sets differ, and with them what follows.
-    for dtype, keep, radius in (("float32", 0.9999, 0.01), ("bfloat16", 0.95, 0.15)):
+    for dtype, keep, radius in (("float32", 0.9999, 0.01), ("bfloat16", 0.97, 0.05)):
         yield from _compared(dtype, expected, _answers(moved(reference, device, dtype)), keep, radius)
 
 
@@ -68,7 +68,7 @@ def _compared(
         f"{dtype}: relative difference of step 1's certificate, median", statistics.median(first), radius
     )
     logprobs = [abs(a.decoded.logprobs[0] - b.decoded.logprobs[0]) for a, b in pairs]
-    limit = 0.01 if dtype == "float32" else 0.5
+    limit = 0.01 if dtype == "float32" else 0.2
     yield Check(
         f"{dtype}: difference of the first log-probability, median", statistics.median(logprobs), limit
     )
@@ -122,7 +122,7 @@ def waits(setting: Setting) -> Iterator[Check]:
     if setting.loaded.device.type != "cuda":
         yield Check(what, None, 0)
         return
-    state, planned = state_of(setting, same_design("poisson", 0.25, 4))
+    state, (planned,) = state_of(setting, [same_design("poisson", 0.25, 4)])
     decoding = group(setting, state, planned, entropy=True, certificate=True)
     decoding.step()
 

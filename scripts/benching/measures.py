@@ -1,13 +1,15 @@
 """The measurements of one setting: decode step, prefill, suite throughput, memory, phases."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvexp.budget import slots
+from kvexp.replay import harness
 from kvexp.replay.arm import Arm
 from kvexp.replay.cache import BatchCache, Block
 from kvexp.replay.decode import Decoding
-from kvexp.replay.harness import Planned, answer_all, plan_all
+from kvexp.replay.harness import Planned, answer_all
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.signals import StepSignals
 from kvexp.replay.store import Kept
@@ -36,13 +38,11 @@ class Row:
     target: str = ""
 
 
-def state_of(setting: Setting, arms: list[Arm]) -> tuple[Prefill, list[Planned]]:
-    """The prefill of a prompt, and keep plans of some arms."""
-    prompt = setting.prompt
-    rows = {arm.score.rows(prompt.spans(arm.condition)) for arm in arms if arm.score is not None}
-    n = prompt.n - 1
-    state = prefill(setting.loaded, prompt.ids[:-1], [Rows(r, n) for r in rows])
-    return state, plan_all(setting.loaded, prompt, arms, setting.protocol, draw)
+def state_of(setting: Setting, kinds: Sequence[list[Arm]]) -> tuple[Prefill, list[list[Planned]]]:
+    """One prefill of the prompt, and keep plans of several lists of arms."""
+    loaded, prompt, protocol = setting.loaded, setting.prompt, setting.protocol
+    state = harness._prefill(loaded, prompt, [arm for arms in kinds for arm in arms], protocol)
+    return state, [harness._plan(loaded, state, prompt, arms, protocol, draw) for arms in kinds]
 
 
 def group(
@@ -62,9 +62,9 @@ def group(
 
 def decode_steps(setting: Setting, repeats: int, count: int = 8, budget: float = 0.25) -> list[Row]:
     """Every variant of a step at equal budget and batch, step by step in turn, whole generations."""
-    plans = {}
-    for kind in ("full", "deterministic", "poisson"):
-        state, plans[kind] = state_of(setting, same_design(kind, budget, count))
+    kinds = list(dict.fromkeys(kind for kind, _, _ in STEPS.values()))
+    state, planned = state_of(setting, [same_design(kind, budget, count) for kind in kinds])
+    plans = dict(zip(kinds, planned, strict=True))
     first, whole = [], []
     for turn in range(repeats + 1):
         times = _generations(setting, state, plans)
@@ -172,7 +172,7 @@ def throughput(setting: Setting, arms: list[Arm], repeats: int) -> list[Row]:
 
 def memory(setting: Setting, count: int = 8, budget: float = 0.25) -> list[Row]:
     """Peak of a group of Poisson arms with certificate, against its padded keys and values."""
-    state, planned = state_of(setting, same_design("poisson", budget, count))
+    state, (planned,) = state_of(setting, [same_design("poisson", budget, count)])
     size = 0
 
     def run() -> None:

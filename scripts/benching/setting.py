@@ -1,6 +1,5 @@
 """What is measured: a model, a prompt and arms; real weights on the embedded model, random ones elsewhere."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -157,14 +156,6 @@ def draw(arm: Arm, shape: tuple[int, int, int]) -> NDArray[np.float64]:
     return uniforms("unanchored", int(arm.seed or 0), "bench", "bench", str(arm.condition), shape)
 
 
-def shortened(setting: Setting, new_tokens: int) -> Setting:
-    """The same with answers of another length."""
-    return replace(setting, new_tokens=new_tokens)
-
-
 def endless(setting: Setting) -> Setting:
     """The same without stop tokens: every answer has full length."""
     return replace(setting, loaded=replace(setting.loaded, stop_ids=frozenset()))
-
-
-Draw = Callable[[Arm, tuple[int, int, int]], NDArray[np.float64]]
