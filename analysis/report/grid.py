@@ -9,6 +9,7 @@ from analysis.statistics import Estimate
 from analysis.tables.base import Column, Table, Value, percent, shown
 
 UNDEFINED = "Undefined: "
+LONGEST = 24  # characters of a name that is kept on one line
 LONG = 24  # rows above which a table is folded
 
 
@@ -27,6 +28,11 @@ class Cell:
     sort: float | None = None
     is_code: bool = False
     target: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is one short name, which is not broken."""
+        return "-" in self.text and " " not in self.text and len(self.text) <= LONGEST
 
     @property
     def key(self) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from analysis.report.grid import LONGEST
 from kvexp.terminal import printable
 
 # What no line is broken in: an interval, a number with its per cent sign, a name of parts.
-UNBROKEN = re.compile(r"\[-?[\d.]+, -?[\d.]+\]|[\d.]+ %|[^\s,;:()\[\]]+[-_/][^\s,;:()\[\]]+")
-LONGEST = 24  # characters; a longer name is broken where there is no room
+UNBROKEN = re.compile(r"\[-?[\d.]+, -?[\d.]+\]|[\d.]+ %|[^\s,;:()\[\]]+-[^\s,;:()\[\]]+")
 TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -92,9 +92,7 @@ def whole(text: str) -> Markup:
     shown = str(_fit(text))
     for match in UNBROKEN.finditer(shown):
         if len(match[0]) <= LONGEST:
-            made += escape(shown[end : match.start()]) + Markup('<span class="whole">{}</span>').format(
-                match[0]
-            )
+            made += escape(shown[end : match.start()]) + Markup('<span class="w">{}</span>').format(match[0])
             end = match.end()
     return made + escape(shown[end:])
 

@@ -71,9 +71,9 @@ def test_names_and_intervals_are_not_broken(show, report):
     page = show(report, viewport={"width": 1280, "height": 800})
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     broken = page.evaluate(
-        "[...document.querySelectorAll('main .whole')].filter(one => one.getClientRects().length > 1).length"
+        "[...document.querySelectorAll('main span.w')].filter(one => one.getClientRects().length > 1).length"
     )
-    assert page.locator("main .whole").count() > 500
+    assert page.locator("main span.w").count() > 500
     assert broken == 0
 
 
