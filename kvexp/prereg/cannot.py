@@ -56,7 +56,7 @@ def _of_logs(found: Found) -> Iterator[str]:
 
 def _of_answers(found: Found, regenerated: Regenerated | None) -> Iterator[str]:
     if regenerated is None:
-        command = found.home.command("verify", "--decode", "M")
+        command = found.home.command("verify", "--decode", "20")
         yield (
             "A replay of keep sets vouches for those of random arms and for the scores of texts; texts, "
             "certificates and log-probabilities are the logs' word until examples are answered again "

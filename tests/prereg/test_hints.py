@@ -12,7 +12,7 @@ NAME, WORD = "study.name=mine", "suite.n_examples=2"
 STUDY = ("mini", NAME, WORD)
 VERBS = "plan|fetch|seal|stamp|submit|status|lock|verify|verdicts|report|amend|new-study"
 # What may follow a verb: a study, a suite, an id, an option, an override, what an author fills in.
-PART = r"(?:mini|mine|[A-Z]+|--[a-z-]+|[\w.]+=[^\s,;:`')]+)"
+PART = r"(?:mini|mine|[A-Z]+|\d+|--[a-z-]+|[\w.]+=[^\s,;:`')]+)"
 HINT = re.compile(rf"kvexp (?:{VERBS})(?: {PART})*")
 RUN = ("cluster=debug",)
 
@@ -55,12 +55,13 @@ def test_before_a_seal(fresh, tmp_path):
     for words, code, expected in (
         (("submit", *STUDY, *RUN), 0, ["seal"]),
         (("status", *STUDY), 0, []),
-        (("verify", *STUDY), 0, []),
+        (("verify", *STUDY), 0, ["verify"]),
         (("lock", *STUDY), 2, ["seal"]),
         (("stamp", *STUDY), 2, ["seal"]),
     ):
         said = kvexp(fresh, *words, code=code)
-        assert all("--copy" in hint for hint in try_all(fresh, said, tmp_path, *expected))
+        tried = try_all(fresh, said, tmp_path, *expected)
+        assert all("--copy" in hint for hint in tried if " seal " in hint)
 
 
 def test_beside_the_seals_of_another_study(fresh, tmp_path):
