@@ -30,6 +30,7 @@ ARCHITECTURES: dict[str, tuple[type, tuple[int, int, int, int, int, int], float]
     "llama-3.1-8b": (LlamaConfig, (4096, 14336, 32, 32, 8, 128256), 5e5),
     "mistral-7b-v0.3": (MistralConfig, (4096, 14336, 32, 32, 8, 32768), 1e6),
 }
+SHALLOW_VOCABULARY = 4096  # of a model with few layers: a whole one would outweigh them
 TINY = (64, 128, 2, 8, 2, 300)  # for tests of the scripts: every architecture in seconds
 
 
@@ -90,7 +91,9 @@ def random_weights(
         max_positions=config.max_position_embeddings,
         device=torch.device(device),
     )
-    depth = "" if layers is None else f", {layers} of {ARCHITECTURES[name][1][2]} layers"
+    depth = ""
+    if layers is not None:
+        depth = f", {layers} of {ARCHITECTURES[name][1][2]} layers, {config.vocab_size} words"
     return Setting(
         f"{name}, {n} tokens{depth}", loaded, random_prompt(n, config.vocab_size), Protocol(), new_tokens
     )
@@ -107,10 +110,10 @@ def architecture(name: str, layers: int | None, tiny: bool, positions: int) -> A
         num_hidden_layers=layers or depth,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
-        vocab_size=vocabulary,
+        vocab_size=vocabulary if layers is None else min(vocabulary, SHALLOW_VOCABULARY),
         max_position_embeddings=positions,
         rope_parameters={"rope_type": "default", "rope_theta": theta},
-        tie_word_embeddings=layers is not None,  # a shallow model needs no second matrix of the vocabulary
+        tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=None,
         **extra,
