@@ -106,33 +106,14 @@ def seconds_of(shard: Shard, cluster: ClusterConf) -> float | None:
 
 
 def generation_seconds(shard: GenerationShard, rate: Rate) -> float:
-    """One example: a prefill, a plan for every arm, and one batch a budget."""
-    context = 0 if shard.no_context else shard.context_tokens
-    prompt = context + AROUND
-    seconds = prefill_seconds(prompt, rate) + len(shard.places()) * prompt * rate.plan_token_s
-    steps = shard.task.max_new_tokens * rate.answer_share
-    return seconds + sum(
-        batch.streams * AFTER * rate.prefill_token_s + steps * step_seconds(batch.arms, budget * prompt, rate)
-        for budget, batch in batches(shard).items()
-    )
-
-
-@dataclass(frozen=True)
-class Batch:
-    """The arms of one budget: they are decoded together."""
-
-    arms: int
-    streams: int  # of these, those that are fed what follows the context
-
-
-def batches(shard: GenerationShard) -> dict[float, Batch]:
-    """By budget, with the full cache at 1, as the harness groups them."""
-    found: dict[float, Batch] = {}
-    for arm in shard.places():
-        budget = 1.0 if arm.budget is None else arm.budget
-        before = found.get(budget, Batch(0, 0))
-        found[budget] = Batch(before.arms + 1, before.streams + (arm.condition == "stream"))
-    return found
+    """One example: a prefill, a plan for every arm, and one batch of all arms."""
+    prompt = (0 if shard.no_context else shard.context_tokens) + AROUND
+    arms = shard.places()
+    seconds = prefill_seconds(prompt, rate) + len(arms) * prompt * rate.plan_token_s
+    seconds += sum(arm.condition == "stream" for arm in arms) * AFTER * rate.prefill_token_s
+    cached = [prompt * (1.0 if arm.budget is None else arm.budget) for arm in arms]
+    longest = shard.task.max_new_tokens
+    return seconds + decode_seconds(longest * rate.answer_share, longest * rate.arm_share, cached, rate)
 
 
 def prefill_seconds(tokens: int, rate: Rate) -> float:
@@ -140,9 +121,9 @@ def prefill_seconds(tokens: int, rate: Rate) -> float:
     return tokens * rate.prefill_token_s + tokens**2 * rate.prefill_square_s
 
 
-def step_seconds(arms: int, cached: float, rate: Rate) -> float:
-    """One decode step of a batch of arms with so many cached tokens each."""
-    return rate.step_s + arms * (rate.arm_s + cached * rate.cached_s)
+def decode_seconds(steps: float, arm_steps: float, cached: Iterable[float], rate: Rate) -> float:
+    """A batch of so many steps, in which each arm takes `arm_steps` over its `cached` tokens."""
+    return steps * rate.step_s + sum(arm_steps * (rate.arm_s + tokens * rate.cached_s) for tokens in cached)
 
 
 def expected_minutes(shard: Shard, cluster: ClusterConf) -> float | None:

@@ -27,6 +27,7 @@ class Rate:
         arm_s: of a decode step, for each arm in its batch.
         cached_s: of a decode step, for each cached token of each arm.
         answer_share: decode steps of a batch over the longest answer that the task allows.
+        arm_share: the same of an arm, which leaves the batch when it has stopped.
         cell_s: seconds an attention cell, its share of loading included.
         world_s: seconds a world row.
     """
@@ -42,13 +43,15 @@ class Rate:
     arm_s: float = 0.0
     cached_s: float = 0.0
     answer_share: float = 1.0
+    arm_share: float = 1.0
     cell_s: float = 0.0
     world_s: float = 0.0
 
     def __post_init__(self) -> None:
         _check("rates", self)
-        if self.answer_share > 1:
-            raise ConfigError(f"rates: answer_share is at most 1, got {self.answer_share:g}")
+        for name in ("answer_share", "arm_share"):
+            if getattr(self, name) > 1:
+                raise ConfigError(f"rates: {name} is at most 1, got {getattr(self, name):g}")
 
 
 @dataclass

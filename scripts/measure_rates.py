@@ -48,11 +48,13 @@ def fit(results: Path, model: str) -> Rate:
     planned = sum(n * len(rows) for n, (_, rows) in zip(lengths, examples, strict=True))
     batches = [(config, batch) for config, rows in examples for batch in _batches(rows)]
     steps = np.array([max(row["n_generated"] for row in batch) for _, batch in batches], float)
-    arms = np.array([len(batch) for _, batch in batches], float)
-    cached = np.array([(batch[0]["budget"] or 1.0) * _prompt(config) for config, batch in batches])
+    arms = np.array([sum(row["n_generated"] for row in batch) for _, batch in batches], float)
+    cached = np.array(
+        [sum(row["n_generated"] * _cached(row, config) for row in batch) for config, batch in batches]
+    )
     fed = np.array([sum(row["condition"] == "stream" for row in batch) * AFTER for _, batch in batches])
     decoded = np.array([batch[0]["seconds"]["decode"] for _, batch in batches]) - fed * token
-    step, arm, each = nonnegative(np.stack([steps, arms * steps, arms * cached * steps], 1), decoded)
+    step, arm, each = nonnegative(np.stack([steps, arms, cached], 1), decoded)
     first = shards[0][1]
     rate = Rate(
         device=f"{first.device}, {first.threads} threads",
@@ -65,7 +67,8 @@ def fit(results: Path, model: str) -> Rate:
         step_s=step,
         arm_s=arm,
         cached_s=each,
-        answer_share=steps.sum() / sum(config["task"]["max_new_tokens"] for config, _ in batches),
+        answer_share=steps.sum() / sum(_longest(config) for config, _ in batches),
+        arm_share=arms.sum() / sum(_longest(config) * len(batch) for config, batch in batches),
     )
     cells = [(attempt, footer) for folder, attempt, footer in shards if not (folder / GENERATIONS).exists()]
     if cells:
@@ -106,6 +109,14 @@ def _prompt(config: Row) -> int:
     return (0 if config["no_context"] else config["context_tokens"]) + AROUND
 
 
+def _cached(row: Row, config: Row) -> float:
+    return float(row["budget"] or 1.0) * _prompt(config)
+
+
+def _longest(config: Row) -> int:
+    return int(config["task"]["max_new_tokens"])
+
+
 def _examples(log: Path) -> Iterator[list[Row]]:
     """The rows of each example."""
     rows = [row for row in map(json.loads, log.open()) if row["kind"].startswith("generation/")]
@@ -114,10 +125,10 @@ def _examples(log: Path) -> Iterator[list[Row]]:
 
 
 def _batches(rows: list[Row]) -> list[list[Row]]:
-    """The rows of one example by budget, as they were decoded together."""
+    """The rows of one example that were decoded together: they state the same seconds."""
     found: dict[float, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["budget"] or 1.0, []).append(row)
+        found.setdefault(row["seconds"]["decode"], []).append(row)
     return list(found.values())
 
 

@@ -12,7 +12,7 @@ from kvexp.errors import ConfigError
 from kvexp.grid import chosen, shards
 from kvexp.moments import seconds_of as clock
 from kvexp.prereg.seal import read_manifest
-from kvexp.projection import AFTER, AROUND, Batch, batches, expected_minutes, project, rate_of, seconds_of
+from kvexp.projection import AFTER, AROUND, expected_minutes, project, rate_of, seconds_of
 from kvexp.rates import Rate, Roofline, Shape, estimated
 from kvexp.shard_log import read_attempts, read_footer
 from scripts.measure_rates import fit, nonnegative
@@ -29,6 +29,7 @@ RATE = Rate(
     arm_s=0.25,
     cached_s=0.001,
     answer_share=0.75,
+    arm_share=0.5,
     cell_s=0.002,
     world_s=0.003,
 )
@@ -42,17 +43,16 @@ def cluster(**changes):
 def test_by_hand():
     """2 examples of 512 + 64 tokens; full, and 25 % aware and stream with two seeds each; 8 answer tokens."""
     assert (AROUND, AFTER) == (64, 32)
-    assert batches(FIXED) == {1.0: Batch(1, 0), 0.25: Batch(4, 2)}
     prefill = 576 * 0.01 + 576 * 576 * 1e-6
     plans = 5 * 576 * 1e-4
     suffix = 2 * 32 * 0.01
-    full = 6 * (0.5 + 1 * (0.25 + 576 * 0.001))
-    quarter = 6 * (0.5 + 4 * (0.25 + 144 * 0.001))
-    seconds = 2 * (prefill + plans + suffix + full + quarter)
+    full = 4 * (0.25 + 576 * 0.001)
+    quarter = 4 * 4 * (0.25 + 144 * 0.001)
+    seconds = 2 * (prefill + plans + suffix + 6 * 0.5 + full + quarter)
     assert seconds_of(FIXED, cluster()) == pytest.approx(seconds, rel=1e-12)
     assert expected_minutes(FIXED, cluster()) == pytest.approx(seconds / 60 / 2, rel=1e-12)
     # Without a context there is only what is around it.
-    bare = 64 * 0.01 + 64 * 64 * 1e-6 + 64 * 1e-4 + 6 * (0.5 + 0.25 + 64 * 0.001)
+    bare = 64 * 0.01 + 64 * 64 * 1e-6 + 64 * 1e-4 + 6 * 0.5 + 4 * (0.25 + 64 * 0.001)
     no_context = replace(FIXED, arms=FIXED.arms[:1], no_context=True)
     assert seconds_of(no_context, cluster()) == pytest.approx(2 * bare, rel=1e-12)
 
@@ -107,6 +107,7 @@ def test_what_is_measured_comes_before_what_is_estimated_and_each_says_which():
     [
         "rates.smollm2-135m.step_s=-1",
         "rates.smollm2-135m.answer_share=1.5",
+        "rates.smollm2-135m.arm_share=1.5",
         "rates.smollm2-135m.cached_s=inf",
     ],
 )

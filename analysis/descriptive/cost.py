@@ -34,7 +34,7 @@ REMARKS = (
     "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's "
     "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: "
     "only arms decoded alone (1 arm in a batch) show their own cost. Tokens per second: of all arms.",
-    "A batch is the answers to one example by one model at one budget that state the same decode seconds, as "
+    "A batch is the answers to one example by one model that state the same decode seconds, as "
     "many as they say; where more state the same, or fewer are there, theirs are unknown. "
     "The prefill serves all arms of an example; the keep plan is an arm's own.",
 )
@@ -102,8 +102,7 @@ def timed(rows: pd.DataFrame) -> pd.DataFrame:
 
     Both are NaN where it is not known which answers a batch has.
     """
-    rows = rows.assign(at=rows["budget"].fillna(1.0))  # the full cache is decoded with a budget of 1
-    batch = strata(rows, (*EXAMPLE, "at", "decode_seconds", "decode_arms"))
+    batch = strata(rows, (*EXAMPLE, "decode_seconds", "decode_arms"))
     arms = _column(rows, "decode_arms")
     is_alone = arms == 1  # whatever others state: a batch of its own
     batch = np.where(is_alone, len(rows) + np.arange(len(rows)), batch)
