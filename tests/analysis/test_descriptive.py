@@ -368,8 +368,7 @@ def test_the_tax_is_that_of_the_claim(varied_study):
     (line,) = [
         one
         for one in table_of(tax(varied_study.scope), "tax")
-        if (one["suite"], one["model"], one["arm"], one["budget"])
-        == (planted.LONG, "pooled", "topk", "0.125")
+        if (one["suite"], one["model"], one["arm"], one["budget"]) == (planted.LONG, "pooled", "topk", 0.125)
     ]
     assert line["tax"].value == pytest.approx(claimed, abs=1e-12)
 
