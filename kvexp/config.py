@@ -39,6 +39,11 @@ class StudyConf:
     protocol: Protocol = field(default_factory=Protocol)
 
     def __post_init__(self) -> None:
+        if self.protocol.sinks + self.protocol.recent < 1:
+            raise ConfigError(
+                f"study {self.name}: protocol.sinks and protocol.recent protect at least one token together, "
+                "so that every KV head keeps something"
+            )
         for name in ("suites", "models"):
             _some(f"study {self.name}", name, getattr(self, name))
             _distinct(f"study {self.name}", name, getattr(self, name))

@@ -10,6 +10,8 @@ from omegaconf import MISSING
 
 from kvexp.errors import ConfigError
 
+MOST = 1e24  # of any rate or size
+
 
 @dataclass
 class Rate:
@@ -106,9 +108,17 @@ class Roofline:
 
     def __post_init__(self) -> None:
         _check("roofline", self)
-        for name in ("flops", "bytes_per_s", "flops_share", "bytes_share"):
-            if getattr(self, name) == 0:
-                raise ConfigError(f"roofline: {name} is above 0")
+        for name in ("flops", "bytes_per_s"):
+            if self._number(name) < 1:
+                raise ConfigError(f"roofline: {name} is at least 1")
+        for name in ("flops_share", "bytes_share"):
+            if not 0.001 <= self._number(name) <= 1:
+                raise ConfigError(f"roofline: {name} lies between 0.001 and 1, got {self._number(name):g}")
+
+    def _number(self, name: str) -> float:
+        """A field; 1 where nothing is said yet, which Hydra refuses."""
+        value = getattr(self, name)
+        return float(value) if isinstance(value, int | float) else 1.0
 
 
 def estimated(shape: Shape, roofline: Roofline) -> Rate:
@@ -135,8 +145,8 @@ def estimated(shape: Shape, roofline: Roofline) -> Rate:
 
 
 def _check(where: str, item: Any) -> None:
-    """Numbers are finite and not negative; what is not said yet is left to Hydra."""
+    """Numbers of a size that sums of them are finite; what is not said yet is left to Hydra."""
     for one in fields(item):
         value = getattr(item, one.name)
-        if isinstance(value, int | float) and not 0 <= value < float("inf"):
-            raise ConfigError(f"{where}: {one.name} is at least 0 and finite, got {value:g}")
+        if isinstance(value, int | float) and not 0 <= value <= MOST:
+            raise ConfigError(f"{where}: {one.name} lies between 0 and {MOST:g}, got {value:g}")

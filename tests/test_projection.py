@@ -109,11 +109,20 @@ def test_what_is_measured_comes_before_what_is_estimated_and_each_says_which():
         "rates.smollm2-135m.answer_share=1.5",
         "rates.smollm2-135m.arm_share=1.5",
         "rates.smollm2-135m.cached_s=inf",
+        "rates.smollm2-135m.step_s=1e30",
     ],
 )
 def test_rates_that_are_none_are_refused(words):
     with pytest.raises(ConfigError, match=r"conf/cluster/local\.yaml"):
         select(["study=demo", f"cluster.{words}"], ROOT)
+
+
+@pytest.mark.parametrize(
+    "words", ["flops=0", "flops=1e-300", "bytes_share=0", "flops_share=7", "kernel_s=-1"]
+)
+def test_a_roofline_that_is_none_is_refused(words):
+    with pytest.raises(ConfigError, match=f"roofline: {words.split('=')[0]} "):
+        select(["study=demo", "cluster=slurm_h100", f"cluster.roofline.{words}"], ROOT)
 
 
 def test_a_field_of_a_roofline_that_is_not_there_is_one_sentence():

@@ -18,6 +18,7 @@ from kvexp.prereg.grid_change import other_words
 from kvexp.prereg.home import Home
 from kvexp.prereg.replay import chosen_shards, loader
 from kvexp.prereg.replay_answers_summary import summary
+from kvexp.prereg.replay_batches import batches
 from kvexp.prereg.replay_compare import threads_of
 from kvexp.prereg.replay_examples import Asked, draw_examples
 from kvexp.prereg.replay_generation import Made, Matched, matched
@@ -111,7 +112,7 @@ def _example(
 def _made(
     shard: GenerationShard, anchor: str, family: Task, question: Question, rows: list[Logged], loaded: Loaded
 ) -> dict[Key, Made]:
-    """All arms of the example, whichever rows are asked for: an answer depends on its batch."""
+    """All arms of the example, whichever rows are asked for, in the batches that the log states."""
     logged = {one.row.key: one.row.text for one in rows}
     tokenizer = loaded.tokenizer
 
@@ -119,13 +120,22 @@ def _made(
         text: str = tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
+    number = rows[0].attempt.number
+    parts = batches(shard, rows)
     try:
-        answers = answered(shard, anchor, family, question, rows[0].attempt.number, loaded)
+        answers = [
+            pair for part in parts for pair in answered(part, anchor, family, question, number, loaded)
+        ]
     except (MemoryError, RuntimeError) as error:
         raise IncompleteError(
             f"example {question.example_id} of {shard.shard_id} cannot be answered again here "
             f"({type(error).__name__}): decode on a device like that of its attempt"
         ) from None
+    if len(parts) == 1 and any(row.seconds.decode_arms < len(answers) for row, _ in answers):
+        raise IncompleteError(
+            f"this device has too little memory for the arms of {question.example_id} in one batch, as "
+            f"{shard.shard_id} was decoded: decode on a device like that of its attempt"
+        )
     made = {}
     for row, answer in answers:
         tokens, stopped = answer.decoded.tokens, answer.decoded.stopped
@@ -135,5 +145,6 @@ def _made(
             gaps=answer.decoded.gaps,
             score_of_logged=family.score(logged.get(row.key, row.text), question),
             decoded=decoded,
+            places=answer.planned.plan.kept_LKN.numel(),
         )
     return made

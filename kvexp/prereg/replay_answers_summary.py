@@ -6,7 +6,7 @@ from kvexp.prereg.forms import Regenerated
 from kvexp.prereg.replay_examples import Drawn
 from kvexp.prereg.replay_generation import Matched
 from kvexp.prereg.replay_summary import SHOWN
-from kvexp.prereg.replay_tolerance import most_parted
+from kvexp.prereg.replay_tolerance import most_moved, most_parted
 
 
 def summary(found: list[Matched], drawn: Drawn, seed: int) -> Regenerated:
@@ -31,7 +31,7 @@ def summary(found: list[Matched], drawn: Drawn, seed: int) -> Regenerated:
 
 
 def _too_many(found: list[Matched]) -> Iterator[str]:
-    """Near-ties explain each text that parts, but not any number of them."""
+    """Near-ties explain each text that parts, rounding each keep set that moved, but not any number."""
     abroad = [one for one in found if not one.same_stack]
     for dtype in sorted({one.dtype for one in abroad}):
         rows = [one for one in abroad if one.dtype == dtype]
@@ -40,6 +40,12 @@ def _too_many(found: list[Matched]) -> Iterator[str]:
             yield (
                 f"on other software {parted} of {len(rows)} {dtype} texts part at near-ties, more than the "
                 f"{most:g} that rounding explains"
+            )
+        moved = sum(not one.keep_set_equal for one in rows)
+        if moved > (most := most_moved(dtype, [one.places for one in rows])):
+            yield (
+                f"on other software {moved} of {len(rows)} {dtype} keep sets moved, more than the {most:.1f} "
+                "that rounding explains"
             )
 
 

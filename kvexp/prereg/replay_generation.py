@@ -34,6 +34,7 @@ class Made:
     gaps: Sequence[float]  # between the two largest logits, by token, that of the stop token included
     score_of_logged: float  # what the logged text scores
     decoded: Any  # tokens -> text
+    places: int  # tokens that could be evicted, over layers and KV heads
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Matched:
     keep_set_equal: bool
     text_equal: bool
     near_tie: bool
+    places: int
     largest: dict[str, float] = field(default_factory=dict)  # by signal
     wrong: str = ""  # a sentence; empty: nothing
 
@@ -58,6 +60,8 @@ def matched(one: Logged, made: Made, same_stack: bool) -> Matched:
     allowed = tolerance(dtype, row.keep_digest == now.keep_digest)
     near_tie = _has_other_answer(row, now) and _is_turned(row, made, allowed)
     wrong = list(_said(row, now, differ)) if same_stack else list(_abroad(one, made, allowed, near_tie))
+    if (arms := now.seconds.decode_arms) != row.seconds.decode_arms:
+        wrong.insert(0, f"{arms} arms decode together, the log says {row.seconds.decode_arms}")
     more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
     return Matched(
         same_stack=same_stack,
@@ -66,6 +70,7 @@ def matched(one: Logged, made: Made, same_stack: bool) -> Matched:
         keep_set_equal=row.keep_digest == now.keep_digest,
         text_equal=row.text == now.text,
         near_tie=near_tie and not same_stack,
+        places=made.places,
         largest=_differences(row, now, _comparable(row, now)),
         wrong=f"{one.place}: {'; '.join([*wrong[:SHOWN], *more])}" if wrong else "",
     )
@@ -99,7 +104,9 @@ def _abroad(one: Logged, made: Made, allowed: Tolerance, near_tie: bool) -> Iter
     needed = AGREEMENT if one.shard.model.dtype == "float32" else HALF_AGREEMENT
     places = (1 - needed) * now.n_evictable
     yield from _said(row, now, [n for n in SIZES if _gap(getattr(row, n), getattr(now, n)) > places])
-    if _has_other_answer(row, now) and not near_tie:
+    if not _has_other_answer(row, now):
+        yield from _said(row, now, [name for name in ("undefined",) if _differ(row, now, name)])
+    elif not near_tie:
         yield f"it answers {_short(now.text)}, the log says {_short(row.text)}, and no near-tie explains it"
     for name, difference in _differences(row, now, _comparable(row, now)).items():
         if difference > _allowed(name, allowed):
@@ -114,6 +121,9 @@ def _allowed(name: str, allowed: Tolerance) -> float:
 
 def _keep_set(row: Generation, now: Generation) -> Iterator[str]:
     if row.keep_digest == now.keep_digest:
+        return
+    if row.keep_digest is None or now.keep_digest is None:
+        yield from _said(row, now, ["keep_digest"])
         return
     agree = 0
     if row.keep_probe is not None and now.keep_probe is not None:

@@ -21,8 +21,9 @@ from kvexp.prereg.replay_examples import draw_examples
 from kvexp.prereg.replay_generation import FIELDS, FREE
 from kvexp.prereg.replay_parting import is_near_tie, parting
 from kvexp.prereg.replay_scores import questions_of
-from kvexp.prereg.replay_tolerance import EQUAL, MOVED, most_parted, tolerance
+from kvexp.prereg.replay_tolerance import EQUAL, MOVED, most_moved, most_parted, tolerance
 from kvexp.records import Failed, Generation, Key, Reader, encode
+from kvexp.replay import harness
 from kvexp.shard_log import FOOTER, GENERATIONS
 from tests import project
 from tests.prereg.logs import (
@@ -207,7 +208,7 @@ def test_each_forged_field_is_found(results, shards, loaded, seen):
         (name,) = fields
         row = next(r for r in log_of(results, shard) if r.example_id == example_id and is_poisson(r))
         changed = msgspec.structs.replace(row, **fields)
-        made = replay_generation.Made(row, [], [row.min_logit_gap], row.score_value, lambda tokens: "")
+        made = replay_generation.Made(row, [], [row.min_logit_gap], row.score_value, lambda tokens: "", 1)
         logged = next(
             one for one in draw_examples(results, shards, 1, 1).chosen[0].rows if one.row.key == row.key
         )
@@ -273,6 +274,8 @@ def test_evidence_from_before_there_were_answers_is_read_and_keeps_its_bytes(hon
         ({"n_generated": 1}, "and no near-tie explains it"),
         ({"text": "forged"}, "it answers .*, the log says 'forged', and no near-tie explains it"),
         ({"text": "forged", "min_logit_gap": 0.0}, "no near-tie explains it"),
+        ({"undefined": {"x": "y"}}, "undefined is"),
+        ({"keep_digest": None}, "keep_digest is"),
     ],
 )
 def test_on_other_software_what_rounding_does_not_explain_is_found(
@@ -305,6 +308,59 @@ def test_on_other_software_a_near_tie_explains_a_text_but_not_many(
     assert found.disagreements == [
         "on other software 2 of 7 float32 texts part at near-ties, more than the 1 that rounding explains"
     ]
+
+
+def test_on_other_software_few_keep_sets_move(results, shards, loaded, seen):
+    """A digest that is not the one beside it gives a row its wider tolerances, so not all may have one."""
+    shard, example_id = seen
+    elsewhere(results, shards)
+    forge(results, shard, with_fields(keep_digest="0" * 64), of_example(example_id, is_poisson))
+    assert answered(results, shards, loaded).holds
+    forge(results, shard, with_fields(keep_digest="1" * 64), of_example(example_id, is_poisson), count=4)
+    found = answered(results, shards, loaded)
+    assert found.disagreements == [
+        f"on other software 4 of {ARMS} float32 keep sets moved, more than the 1.0 that rounding explains"
+    ]
+
+
+def test_as_many_keep_sets_may_move_as_there_are_chances():
+    """In float32 one row of some hundred at 1,000 tokens, most of them at 16,000; in half precision all."""
+    short, long = [30 * 3 * 1000] * 100, [28 * 4 * 16000] * 100
+    assert 10 < most_moved("float32", short) < 20
+    assert 90 < most_moved("float32", long) < 100
+    assert most_moved("float32", [1]) == 1
+    assert most_moved("float16", long) == most_moved("bfloat16", long) == 100
+
+
+def test_batches_are_those_of_the_log(tmp_path, honest, shards, loaded, monkeypatch):
+    """A device that was too small for all arms at once decoded them budget by budget, and says so."""
+    real = harness._Batch._decode
+
+    def small(self, groups):
+        if len(groups) > 1:
+            raise torch.OutOfMemoryError("too small")
+        return real(self, groups)
+
+    monkeypatch.setattr(harness._Batch, "_decode", small)
+    run(tmp_path, shards, loaded)
+    assert len({row.seconds.decode_arms for row in log_of(tmp_path, shards[0])}) > 1
+    with pytest.raises(IncompleteError, match=r"has too little memory for the arms of .* in one batch"):
+        answered(honest, shards, loaded)
+    monkeypatch.undo()
+    found = answered(tmp_path, shards, loaded, 100)
+    assert (found.holds, found.same_stack, found.equal) == (True, True, found.rows)
+
+
+def test_a_batch_that_no_device_has_is_found(results, shards, loaded, seen):
+    shard, example_id = seen
+
+    def three(row):
+        return msgspec.structs.replace(row, seconds=msgspec.structs.replace(row.seconds, decode_arms=3))
+
+    forge(results, shard, three, of_example(example_id, is_poisson))
+    found = answered(results, shards, loaded)
+    assert not found.holds
+    assert any("arms decode together, the log says 3" in one for one in found.disagreements)
 
 
 def test_tolerances_widen_with_fewer_digits_and_with_keep_sets_that_moved():
