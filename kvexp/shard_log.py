@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -301,17 +301,21 @@ def close(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
             Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
             for a, rows in zip(state.attempts, by_attempt, strict=True)
         ],
-        model_seconds=_model_seconds(list(state.rows.values())),
+        model_seconds=model_seconds(list(state.rows.values())),
         ended_at=provenance.now(),
     )
     replace(folder / FOOTER, encode(footer) + b"\n")
 
 
-def _model_seconds(all_rows: list[Row]) -> float | None:
-    """Each example's prefill once, each group's decoding once, each plan; None: cells are not timed."""
+def model_seconds(all_rows: Iterable[Row]) -> float | None:
+    """Each example's prefill once, each batch's decoding once, each plan; None: cells are not timed.
+
+    The rows of a batch state the same seconds.
+    """
     rows = [row for row in all_rows if isinstance(row, Generation)]
     if not rows:
         return None
     prefills = {(r.example_id, r.attempt): r.seconds.prefill for r in rows}
-    groups = {(r.example_id, r.attempt, r.budget or 1.0): r.seconds.decode for r in rows}
-    return sum(prefills.values()) + sum(groups.values()) + sum(r.seconds.plan for r in rows)
+    batches = dict.fromkeys((r.example_id, r.attempt, r.seconds.decode) for r in rows)
+    decoding = sum(seconds for _, _, seconds in batches)
+    return sum(prefills.values()) + decoding + sum(r.seconds.plan for r in rows)
