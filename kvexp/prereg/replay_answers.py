@@ -12,7 +12,6 @@ from kvexp.answering import answered
 from kvexp.compose import Selection
 from kvexp.config import ModelConf
 from kvexp.errors import ConfigError, IncompleteError
-from kvexp.families import family_of
 from kvexp.prereg.forms import Regenerated
 from kvexp.prereg.grid_change import other_words
 from kvexp.prereg.home import Home
@@ -22,8 +21,8 @@ from kvexp.prereg.replay_batches import batches
 from kvexp.prereg.replay_compare import threads_of
 from kvexp.prereg.replay_examples import Asked, draw_examples
 from kvexp.prereg.replay_generation import Made, Matched, matched
+from kvexp.prereg.replay_order import by_shard
 from kvexp.prereg.replay_rows import Logged, random_seed, refuse_unknown_shards
-from kvexp.prereg.replay_scores import questions_of
 from kvexp.prereg.stack import is_same_stack
 from kvexp.records import Key
 from kvexp.replay.model import Loaded
@@ -72,19 +71,7 @@ def _all(
     load: Callable[[ModelConf], Loaded],
     anchors: Mapping[str, str],
 ) -> Iterator[Matched]:
-    """By model, then shard: each model is loaded once."""
-    order = {shard.shard_id: at for at, shard in enumerate(made)}
-    models = list(dict.fromkeys(shard.model.name for shard in made))
-
-    def place(one: Asked) -> tuple[int, int]:
-        return models.index(one.shard.model.name), order[one.shard.shard_id]
-
-    for _, together in groupby(sorted(chosen, key=place), key=place):
-        examples = list(together)
-        shard = examples[0].shard
-        loaded = load(shard.model)
-        family = family_of(shard.task)
-        questions = questions_of(shard, family, loaded)
+    for examples, loaded, family, questions in by_shard(chosen, made, load):
         for one in examples:
             yield from _example(one, family, questions[one.example_id], loaded, anchors)
 

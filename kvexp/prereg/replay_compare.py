@@ -9,9 +9,9 @@ import torch
 
 from kvexp.answering import keep_probe, plans
 from kvexp.config import ModelConf
-from kvexp.families import family_of
+from kvexp.prereg.replay_order import by_shard
 from kvexp.prereg.replay_rows import Logged
-from kvexp.prereg.replay_scores import questions_of, wrong_score
+from kvexp.prereg.replay_scores import wrong_score
 from kvexp.prereg.stack import is_same_stack
 from kvexp.records import Generation
 from kvexp.replay.harness import Planned
@@ -46,24 +46,14 @@ def compare_all(
     load: Callable[[ModelConf], Loaded],
     anchors: Mapping[str, str],
 ) -> list[Compared]:
-    """By model, then shard, example and attempt: one prefill serves what they share."""
-    order = {shard.shard_id: at for at, shard in enumerate(made)}
-    models = list(dict.fromkeys(shard.model.name for shard in made))
-
-    def place(one: Logged) -> tuple[int, int]:
-        return models.index(one.shard.model.name), order[one.shard.shard_id]
+    """By shard, then example and attempt: one prefill serves what they share."""
 
     def prompt(one: Logged) -> tuple[str, int]:
         return one.row.example_id, one.attempt.number
 
     found: list[Compared] = []
-    for _, of_shard in groupby(sorted(chosen, key=lambda one: (place(one), prompt(one))), key=place):
-        rows = list(of_shard)
-        shard = rows[0].shard
-        loaded = load(shard.model)
-        family = family_of(shard.task)
-        questions = questions_of(shard, family, loaded)
-        for (example_id, _), together in groupby(rows, key=prompt):
+    for rows, loaded, family, questions in by_shard(chosen, made, load):
+        for (example_id, _), together in groupby(sorted(rows, key=prompt), key=prompt):
             found += _compare_prompt(list(together), family, questions[example_id], loaded, anchors)
     return found
 
