@@ -30,6 +30,7 @@ COLUMNS = (
     Column("tokens_median", "tokens of an answer, median", "number", is_estimate=True),
     Column("tokens_mean", "mean", "number", is_estimate=True),
 )
+SHARED = "the full cache shares its batch with other arms"
 REMARKS = (
     "Medians over answers. A token takes the decode seconds of its batch over the steps of the batch's "
     "longest answer. The seconds are the whole batch's, so arms that share a batch cannot be told apart: "
@@ -55,7 +56,9 @@ def _rows(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
     rows = timed(rows_of(scope, suite))
     for model, of_model in by_model(rows):
         full = of_model[picks(of_model, arm=FULL)]
-        base = median(_column(full, "step_seconds"), lacks_rows(scope, full))
+        is_alone = (_column(full, "decode_arms") == 1).all()
+        reason = lacks_rows(scope, full) or ("" if is_alone else SHARED)
+        base = median(_column(full, "step_seconds"), reason)
         for arm in (*([FULL] if len(full) else []), *suite.arms):
             of_arm = of_model[picks(of_model, arm=arm)]
             budgets = sorted(set(of_arm["budget"].dropna()))

@@ -128,6 +128,15 @@ def test_an_answer_without_tokens_has_no_cost(varied_study):
     assert line["ratio_to_full"].undefined
 
 
+def test_arms_that_share_the_batch_of_the_full_cache_are_not_compared_with_it(varied_study):
+    table = varied_study.scope.report.study.table
+    arms = table.groupby(["suite", "model", "task", "example_id"], observed=True)["arm"].transform("size")
+    scope = varied_study.changed(decode_seconds=2.0, decode_arms=arms.astype(float))
+    for line in table_of(cost(scope), "cost"):
+        assert line["seconds_per_token"].value > 0
+        assert "shares its batch" in line["ratio_to_full"].undefined
+
+
 def test_kept_against_expected_tokens_against_a_loop(varied_study, rows):
     shown = table_of(budgets(varied_study.scope), "budgets")
     assert len(shown) == 6 * 2 + 6 * 3
