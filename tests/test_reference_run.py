@@ -56,7 +56,7 @@ def test_the_readme_shows_them():
 
 def test_every_shard_is_complete_and_came_from_committed_code():
     attempts = [json.loads(path.read_bytes()) for path in sorted(RESULTS.glob("*/*/attempt-*.json"))]
-    assert len(attempts) == len(list(RESULTS.glob("*/*/footer.json"))) == 28
+    assert len(attempts) == len(list(RESULTS.glob("*/*/footer.json"))) == 33
     assert {attempt["git_dirty"] for attempt in attempts} == {False}
     # One protocol for the generations and one for the cells.
     by_kind = {("attention" in attempt["config"], attempt["protocol_digest"]) for attempt in attempts}

@@ -13,6 +13,7 @@ import pytest
 from analysis import cli
 from kvexp.prereg.seal import core_files
 from tests import planted
+from tests.analysis.sealing import flat
 from tests.planted import LONG, SHORT, World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +54,7 @@ def test_a_whole_study_is_decided(run, whole):
     # The file holds what was printed, and more arms.
     table = out[out.index("\nclaim ") : out.index("\nAUC beside ")]
     assert textwrap.indent(table, "    ").rstrip() in (whole / "verdicts.md").read_text()
-    assert "a pilot on seed 9000" in (whole / "verdicts.md").read_text()
+    assert "a pilot on seed 9000" in flat((whole / "verdicts.md").read_text())
     for claim in found["claims"]:
         for group in (claim["readings"], claim["sensitivity"]):
             assert all("state" not in answer for answer in group.values())

@@ -178,7 +178,7 @@ R1 = 'tasks = ["words", "facts"], arms = ["poisson"], label = "own_failure" }'
         (
             "R",
             ('arm = "poisson"\n', 'arm = "poison"\n'),
-            "^arm",
+            "^arm = ",
             "[details] there is no arm 'poison'; did you mean",
         ),
         (
@@ -283,6 +283,6 @@ def test_details_need_answers(tmp_path, embedded):
     text = text[: text.index("[claim.R1]")].replace('["embedded-1k"]', '["attention"]') + "[claim]\n"
     (folder / "R.toml").write_text(text)
     with pytest.raises(
-        RegistrationError, match=r"R.toml:42: \[details\] describes answers, but no suite has any"
+        RegistrationError, match=r"R.toml:\d+: \[details\] describes answers, but no suite has any"
     ):
         binding.check(load_folder(folder, everything_has_a_file), embedded.shards, embedded.suites)

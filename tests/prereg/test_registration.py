@@ -174,7 +174,7 @@ def test_the_papers_numbers_give_the_papers_states(case, study):
         ),
         (
             ('kill = "auc_pooled < 0.60"', 'kill = "auc_pooled < 0.60"\nkill = "auc_pooled < 0.5"'),
-            "R.toml:54 cannot be read: Cannot overwrite a value",
+            " cannot be read: Cannot overwrite a value",
         ),
         (('kill = "auc_pooled < 0.60"', 'kill = "auc < 0.60"'), "'auc' is used but not declared"),
         (('support = "models_above >= 1"\n', ""), "'models_above' is declared but decides nothing"),
