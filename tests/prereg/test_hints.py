@@ -35,6 +35,11 @@ def hints(said):
     return list(dict.fromkeys(HINT.findall(said)))
 
 
+def needed(said):
+    """Without the one that is always open to whoever wants to see more."""
+    return [hint for hint in hints(said) if "--decode" not in hint]
+
+
 def try_all(root, said, tmp_path, *expected):
     """Run every printed command in a copy of the project; returns them."""
     found = hints(said)
@@ -81,19 +86,19 @@ def test_the_whole_ceremony_by_typing_what_is_printed(fresh):
     assert [hint.split()[1] for hint in found] == ["stamp", "verify"]
     for hint in found:
         kvexp(fresh, *hint.split()[1:])
-    assert hints(kvexp(fresh, "verify", *STUDY)) == []
+    assert needed(kvexp(fresh, "verify", *STUDY)) == []
 
     # The claims are changed after the lock: restore them, or amend and lock again.
     claims = fresh / "results/mine/preregistration/R.toml"
     claims.write_text(claims.read_text().replace('kill = "tax < 0.03"', 'kill = "tax < 0.05"'))
     said = kvexp(fresh, "verify", *STUDY, code=4)
-    amend, lock = hints(said)
+    amend, lock = needed(said)
     assert [amend.split()[1], lock.split()[1]] == ["amend", "lock"]
     kvexp(fresh, *amend.split()[1:])
     said = kvexp(fresh, "verify", *STUDY)
     assert lock in hints(said)
     kvexp(fresh, *lock.split()[1:])
-    assert hints(kvexp(fresh, "verify", *STUDY)) == []
+    assert needed(kvexp(fresh, "verify", *STUDY)) == []
 
 
 def test_what_is_sealed_and_changed_names_the_amendment(fresh, tmp_path):
