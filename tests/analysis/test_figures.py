@@ -113,7 +113,7 @@ def test_bytes_depend_neither_on_the_process_nor_on_matplotlib_settings(tmp_path
         run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
         found.append(run.stdout.splitlines())
     assert found[0] == found[1]
-    assert len(found[0]) == 18 + 6 + 3  # tables, figures, what is not one of a suite
+    assert len(found[0]) == 18 + 6 + 2 + 1  # the tables and figures of the suite, ablations, columns
 
 
 def test_drawing_twice_gives_the_same_bytes(drawn):
