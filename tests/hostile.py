@@ -28,6 +28,7 @@ HARM = (
 STRANGE = "\u2028\u2029\u202eright to left\u200b\ufeff"
 NUL = "\x00\x1b[2J"
 LONG_WORD = "W" * 3000
+A_MEGABYTE = 1_000_000  # of one word, in the first row of each log
 NAME = "study <img src=x onerror=window.pwned=1> \" onmouseover='window.pwned=1"
 BENIGN = "the answer as usual"
 
@@ -42,7 +43,8 @@ def folder(base: Path, registrations: Path) -> tuple[Path, Path]:
     results = planted.write(base / NAME, grid, planted.World(blame={"certificate": 1.0}))
     for number, log in enumerate(sorted(results.glob("*/*/generations.jsonl"))):
         rows = [msgspec.json.decode(line, type=records.Generation) for line in log.read_bytes().splitlines()]
-        log.write_bytes(planted.lines(_harmful(row, number + at) for at, row in enumerate(rows)))
+        told = (_harmful(row, number + at, 0 if at else A_MEGABYTE) for at, row in enumerate(rows))
+        log.write_bytes(planted.lines(told))
         planted.close(log.parent)
     _examples(results / "examples", grid)
     return results, home
@@ -130,9 +132,9 @@ def _registration(body: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _harmful(row: records.Generation, number: int) -> records.Generation:
+def _harmful(row: records.Generation, number: int, length: int) -> records.Generation:
     undefined = {name: HARM[1] + HARM[3] for name in row.undefined}
-    return msgspec.structs.replace(row, text=text(number), undefined=undefined)
+    return msgspec.structs.replace(row, text=text(number) + "W" * length, undefined=undefined)
 
 
 def _examples(target: Path, grid: list[records.Expected]) -> None:

@@ -289,6 +289,13 @@ def test_hostile_text_is_inert(show, harmful, name):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_megabyte_of_one_word_is_cut(show, harmful):
+    page = show(harmful / "generations.html")
+    page.locator("#rows .row").first.click()
+    page.wait_for_selector("#detail table", timeout=10_000)
+    assert re.search(r"W{99} \[and 99\d,\d{3} more characters\]", page.locator("#detail").inner_text())
+
+
 def test_the_policy_stops_scripts_that_slip_in(chromium, harmful):
     """What no template does: markup is put into the page. The browser itself refuses to run it."""
     page = chromium.new_page()

@@ -2,7 +2,8 @@
 (() => {
   const ROW = 28; // pixels, as in the style sheet
   const TALLEST = 8e6; // pixels; browsers draw nothing beyond some 16 million
-  const LONGEST = 200; // characters of an answer in the list; the whole stands beside the question
+  const LONGEST = 200; // characters of an answer in the list; more of it stands beside the question
+  const MOST = 10_000; // characters of a text that are shown at all: a browser takes minutes to lay out a megabyte
   const AROUND = 12; // rows drawn above and below those in sight
   const FULL = "full";
   const FILTERS = ["suite", "model", "task", "arm", "condition", "budget", "outcome"];
@@ -24,7 +25,9 @@
   }
 
   /** Characters that are invisible or turn the reading direction, as escapes. */
-  function plain(text, keepsLines) {
+  function plain(whole, keepsLines) {
+    const rest = whole.length - MOST;
+    const text = rest > 0 ? whole.slice(0, MOST) + " [and " + rest.toLocaleString("en") + " more characters]" : whole;
     return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (sign) => {
       if (sign === "\n") return keepsLines ? sign : "\\n";
       const code = sign.codePointAt(0);

@@ -93,7 +93,7 @@
 
   /** A link into a folded table opens it. */
   function unfold() {
-    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const place = document.getElementById(location.hash.slice(1)); // ids are letters, digits, dots and hyphens
     for (let one = place && place.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
   }
   addEventListener("hashchange", unfold);
