@@ -17,6 +17,9 @@ GROUPS = ("study", "suite", "model", "task", "arm", "cluster")
 CONDITIONS = ("aware", "stream")
 DTYPES = ("float32", "bfloat16", "float16")
 EXECUTORS = ("debug", "local", "slurm")
+# Options of sbatch that slurm.sbatch leaves alone.
+SET_BY_KVEXP = {"array", "output", "error", "signal", "job-name"}
+CHANGES_THE_ANSWER = {"parsable", "quiet", "test-only", "wait", "wrap", "help", "usage", "version"}
 GRES = re.compile(r"gpu(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
 
 
@@ -330,12 +333,22 @@ class SlurmConf:
         for name in ("cpus", "minutes", "signal_seconds", "max_timeouts", "analysis_minutes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"slurm.{name} is at least 1, got {getattr(self, name)}")
-        if self.memory_gb is not None and self.memory_gb <= 0:
-            raise ConfigError(f"slurm.memory_gb is above 0, got {self.memory_gb:g}")
+        if self.memory_gb is not None and not 0.1 <= self.memory_gb < float("inf"):
+            raise ConfigError(f"slurm.memory_gb is at least 0.1, got {self.memory_gb:g}")
+        if self.minutes * 60 <= self.signal_seconds:
+            raise ConfigError(
+                f"slurm.signal_seconds must be less than slurm.minutes, {60 * self.minutes} seconds: a task "
+                f"that is told to stop {self.signal_seconds} seconds before its limit would never begin"
+            )
         if self.gres is not None and not GRES.fullmatch(self.gres):
             raise ConfigError(f"slurm.gres is written as gpu:1 or gpu:h100:1, got {self.gres!r}")
-        if taken := sorted({"array", "output", "error", "signal", "job-name", "job_name"} & set(self.sbatch)):
+        named = {name.replace("_", "-") for name in self.sbatch}
+        if taken := sorted(SET_BY_KVEXP & named):
             raise ConfigError(f"slurm.sbatch cannot set {taken[0]}: kvexp does")
+        if taken := sorted(CHANGES_THE_ANSWER & named):
+            raise ConfigError(
+                f"slurm.sbatch cannot set {taken[0]}: kvexp reads the job's id from sbatch's answer"
+            )
 
 
 def gpus_of(gres: str | None) -> int:

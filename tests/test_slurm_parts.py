@@ -46,10 +46,14 @@ CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100
     ("changes", "said"),
     [
         ({"minutes": 0}, "slurm.minutes is at least 1"),
-        ({"memory_gb": 0.0}, "slurm.memory_gb is above 0"),
+        ({"memory_gb": 0.0}, "slurm.memory_gb is at least 0.1"),
         ({"gres": "h100:1"}, "written as gpu:1 or gpu:h100:1"),
         ({"gres": "gpu:h100:0"}, "written as"),
         ({"sbatch": {"job-name": "x"}}, "cannot set job-name"),
+        ({"sbatch": {"job_name": "x"}}, "cannot set job-name"),
+        ({"sbatch": {"parsable": True}}, "cannot set parsable: kvexp reads"),
+        ({"memory_gb": float("nan")}, "memory_gb is at least 0.1"),
+        ({"minutes": 2, "signal_seconds": 120}, "must be less than slurm.minutes, 120 seconds"),
     ],
 )
 def test_settings_that_cannot_be(changes, said):
