@@ -21,7 +21,7 @@ from kvexp.grid import protocols
 from kvexp.prereg.attempts import Started
 from kvexp.records import Footer, Segment, encode
 from kvexp.shard_log import FOOTER
-from kvexp.slurm import accounting, ends, flights, queue, submissions
+from kvexp.slurm import accounting, arrays, ends, flights, queue, submissions
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.cancel import _ids
 from kvexp.slurm.crosscheck import of_accounting
@@ -530,3 +530,29 @@ def test_a_held_task_comes_with_the_way_to_release_it(book):
     )
     assert "`scancel 7_0` ends it" in first.note
     assert second.note == "queued, and waits: QOSMaxJobsPerUserLimit"
+
+
+def nothing():
+    """What a task would do."""
+
+
+def test_an_answer_without_a_job_id_is_no_refusal(book, tmp_path, monkeypatch):
+    """Slurm may have taken the job: nothing is thrown away, and its name is looked for in the queue."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sbatch", "srun"):
+        (programs / name).write_text("#!/bin/sh\necho 56048415\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    sent = send(book, "a", "b")
+    name = sent.before.name
+    with pytest.raises(arrays.SbatchError, match=f"has no job id, .*squeue --name {name}`"):
+        arrays.send(book, sent, ClusterConf(name="c", executor="slurm"), [nothing, nothing])
+    (found,) = book.read()
+    assert found.after is None
+    assert list((book.root / sent.before.logs).iterdir())
+    (programs / "sbatch").write_text("#!/bin/sh\necho 'error: no such partition' >&2\nexit 1\n")
+    other = send(book, "c")
+    with pytest.raises(arrays.SbatchError, match="sbatch refuses"):
+        arrays.send(book, other, ClusterConf(name="c", executor="slurm"), [nothing])
+    assert not (book.root / other.before.logs).exists()

@@ -151,7 +151,13 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
         executor = _executor(cluster, logs, sent.before.options)
         with executor.batch():
             jobs = [executor.submit(one) for one in work]
-    except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
+    except submitit.core.utils.FailedSubmissionError:  # it took the job, and its answer has no id in it
+        about, name = sent.before.suite or "the analysis", sent.before.name
+        raise SbatchError(
+            f"sbatch's answer about {about} has no job id, so tasks may be queued: look with "
+            f"`squeue --name {name}`, end them with `scancel --name {name}`, and submit again"
+        ) from None
+    except submitit.core.utils.FailedJobError as error:
         reason = said(str(error))
         book.write_after(sent, Refused(name=sent.before.name, reason=reason, at=provenance.now()))
         shutil.rmtree(logs, ignore_errors=True)  # with what submitit had written for the tasks
