@@ -60,11 +60,7 @@ class Shard(ABC):
 
     log: ClassVar[str]  # name of its log file
     unit: ClassVar[str]  # what its rows are, in the plural
-    shared: ClassVar[tuple[str, ...]] = (
-        "model",
-        "task",
-        "protocol",
-    )  # fields that many shards have in common
+    shared: ClassVar[tuple[str, ...]] = ("model", "task", "protocol")  # fields that many shards have
 
     suite: str
     model: ModelConf

@@ -11,18 +11,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.attention import Attention
 from analysis.attention.calibration import DELTAS
-from analysis.figures.style import (
-    INK,
-    NAVY,
-    ORANGE,
-    coverage_limits,
-    grid,
-    label,
-    panels,
-    percent,
-    percent_axis,
-)
+from analysis.figures.style import INK, NAVY, ORANGE, coverage_limits, grid, label, panels, percent_axis
 from analysis.statistics import Estimate
+from analysis.tables.base import percent
 
 SHOWN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # 0.3 and 0.4 would run into their neighbours
 

@@ -5,8 +5,8 @@ from matplotlib.patches import Patch
 
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
-from analysis.figures.style import INK, NAVY, ORANGE, SKY, TINY, figure, grid, percent, plain_log
-from analysis.tables.base import digits
+from analysis.figures.style import INK, NAVY, ORANGE, SKY, TINY, figure, grid, plain_log
+from analysis.tables.base import digits, percent
 
 COLOURS = {"hajek": NAVY, "topk": ORANGE, "no_offset": SKY, "uniform": "#efefef"}
 EDGE = "#505050"

@@ -14,11 +14,11 @@ from analysis.figures.style import (
     figure,
     grid,
     label,
-    percent,
     percent_axis,
     shortened_all,
     title,
 )
+from analysis.tables.base import percent
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}

@@ -5,16 +5,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.attention import Attention
-from analysis.figures.style import (
-    SERIES,
-    TINY,
-    coverage_limits,
-    figure,
-    grid,
-    percent,
-    percent_axis,
-    plain_log,
-)
+from analysis.figures.style import SERIES, TINY, coverage_limits, figure, grid, percent_axis, plain_log
+from analysis.tables.base import percent
 
 
 def layers(one: Attention) -> Figure:

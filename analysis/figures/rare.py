@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from analysis.attention import Attention
 from analysis.attention.rare import EDGES
-from analysis.figures.style import NAVY, coverage_limits, grid, label, panels, percent, percent_axis
+from analysis.figures.style import NAVY, coverage_limits, grid, label, panels, percent_axis
+from analysis.tables.base import percent
 
 
 def rare(one: Attention) -> Figure:

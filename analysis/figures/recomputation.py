@@ -15,11 +15,11 @@ from analysis.figures.style import (
     grid,
     label,
     panels,
-    percent,
     percent_axis,
     title,
 )
 from analysis.posthoc.recomputation import Recomputed, points
+from analysis.tables.base import percent
 
 BARS = {
     "base": ("no recomputation", GREY),

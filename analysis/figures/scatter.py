@@ -11,9 +11,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.attention import Attention
 from analysis.attention.budgets import ByBudget
-from analysis.figures.style import GREY, INK, label, panels, percent
+from analysis.figures.style import GREY, INK, label, panels
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, shown
+from analysis.tables.base import Column, percent, shown
 
 ACROSS = 40  # hexagons from side to side
 BELOW = 0.001  # share of the numbers that the axes may leave out: a few near 0 would take half of a panel

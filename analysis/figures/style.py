@@ -12,6 +12,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.tables.base import percent
+
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 COLUMNS = 3  # panels in a row
 NAME = 18  # characters of a name beside a line or bar, of two names together twice as many
@@ -121,14 +123,9 @@ def title(axes: Axes, name: str, columns: int, rest: str = "", *, size: float = 
     axes.set_title(shortened(name, max(12, room)) + rest, fontsize=size)
 
 
-def percent(share: float) -> str:
-    """A share as people write it: 12.5 %."""
-    return f"{100 * share:.4g} %"
-
-
 def percent_axis(axis: Axis) -> None:
     """Ticks of a share as percent."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: percent(value)))
 
 
 def plain_log(axis: Axis, low: float, high: float) -> None:

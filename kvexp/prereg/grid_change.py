@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kvexp.overrides import grid_words
+from kvexp.prereg.field_changes import NOTHING, field_changes
 from kvexp.prereg.forms import SealedShard
 from kvexp.prereg.home import Home
 
 FIELDS_SHOWN = 4
 LONGEST = 40  # characters of a value in a message
-_NOTHING = object()
 
 
 def grid_changes(before: Iterable[SealedShard], after: Iterable[SealedShard]) -> list[str]:
@@ -35,31 +35,17 @@ def _changed(before: SealedShard, after: SealedShard) -> Iterator[str]:
 
 def config_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The fields of a resolved shard that differ, as `n_examples 4, now 16`; the protocol's digest apart."""
-    there, here = dict(_leaves(before)), dict(_leaves(after))
-    names = [name for name in {**there, **here} if there.get(name, _NOTHING) != here.get(name, _NOTHING)]
     found = [
-        f"{name} {_shown(there.get(name, _NOTHING))}, now {_shown(here.get(name, _NOTHING))}"
-        for name in names
+        f"{name} {_shown(old)}, now {_shown(new)}"
+        for name, old, new in field_changes(before, after)
         if name != "protocol_digest"
     ]
     more = [f"and {len(found) - FIELDS_SHOWN} fields more"] if len(found) > FIELDS_SHOWN else []
     return [*found[:FIELDS_SHOWN], *more]
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """By dotted name; lists and tuples of plain values are values."""
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple) and any(isinstance(one, Mapping | list | tuple) for one in value):
-        for number, inner in enumerate(value):
-            yield from _leaves(inner, f"{name}.{number}")
-    else:
-        yield name, list(value) if isinstance(value, tuple) else value
-
-
 def _shown(value: Any) -> str:
-    if value is _NOTHING:
+    if value is NOTHING:
         return "absent"
     if isinstance(value, list) and len(value) > FIELDS_SHOWN:
         return f"{len(value)} values"

@@ -79,7 +79,7 @@ def replay(
     for shard in made:
         here = list(random_rows(results, shard, words))
         of += len(here)
-        chosen = heapq.nsmallest(n, chosen + here, key=lambda one: ticket(seed, one.row))
+        chosen = heapq.nsmallest(n, chosen + here, key=lambda one: ticket("replay", seed, *one.row.key))
     if not chosen:
         raise IncompleteError(
             f"{results} has no rows of a random design to replay: submit the study first{words}"

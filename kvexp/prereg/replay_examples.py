@@ -1,14 +1,12 @@
 """Which examples of a study's logs are answered again, and which cannot be."""
 
-import hashlib
 import heapq
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvexp.prereg.replay_rows import Logged, logged
+from kvexp.prereg.replay_rows import Logged, logged, ticket
 from kvexp.resolved import GenerationShard
 
 
@@ -62,7 +60,5 @@ def _whole(shard: GenerationShard, rows: list[Logged]) -> list[Asked]:
 
 
 def _ticket(seed: int, one: Asked) -> bytes:
-    """The examples with the smallest tickets are chosen, as rows are in `replay_rows.ticket`."""
     shard = one.shard
-    key = ["decode", seed, shard.suite, shard.model.name, shard.task.name, one.example_id]
-    return hashlib.sha256(json.dumps(key).encode()).digest()
+    return ticket("decode", seed, shard.suite, shard.model.name, shard.task.name, one.example_id)

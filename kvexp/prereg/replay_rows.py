@@ -33,9 +33,9 @@ class Logged:
         return " ".join([where, *said, *([] if row.seed is None else [f"seed {row.seed}"])])
 
 
-def ticket(seed: int, row: Generation) -> bytes:
-    """The rows with the smallest tickets are chosen: a random sample that no order of files changes."""
-    return hashlib.sha256(json.dumps(["replay", seed, *row.key]).encode()).digest()
+def ticket(purpose: str, seed: int, *key: object) -> bytes:
+    """What has the smallest tickets is chosen: at random, and in no order of files."""
+    return hashlib.sha256(json.dumps([purpose, seed, *key]).encode()).digest()
 
 
 def random_seed(given: int | None) -> int:

@@ -2,7 +2,6 @@
 
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from kvexp.errors import IntegrityError
 from kvexp.prereg.chain import chain
+from kvexp.prereg.field_changes import NOTHING, field_changes
 from kvexp.prereg.forms import COPIED, LOCKED
 from kvexp.prereg.home import Home
 from kvexp.prereg.lock import LockFiles
@@ -21,7 +21,6 @@ from kvexp.terminal import printable
 SHOWN = 8  # fields
 LONGEST = 60  # characters of a value
 DIGITS = 12
-_NOTHING = object()
 
 
 @dataclass(frozen=True)
@@ -137,26 +136,18 @@ def print_moved(home: Home, console: Console, chosen: Path | None = None) -> Non
 def changes(there: Path, here: Path) -> list[str]:
     """The fields in which two TOML files differ: `claim.R1.kill: 'a', in the working file 'b'`."""
     try:
-        old, new = (dict(_leaves(tomllib.loads(read_bytes(path).decode()))) for path in (there, here))
+        old, new = (tomllib.loads(read_bytes(path).decode()) for path in (there, here))
+        found = field_changes(old, new)
     except (IntegrityError, ValueError, RecursionError) as error:
         return [f"it cannot be read: {printable(str(error))}"]
-    names = [n for n in {**old, **new} if old.get(n, _NOTHING) != new.get(n, _NOTHING)]
     return [
-        f"{printable(n)}: {_shown(old.get(n, _NOTHING))}, in the working file {_shown(new.get(n, _NOTHING))}"
-        for n in names
+        f"{printable(name)}: {_shown(before)}, in the working file {_shown(after)}"
+        for name, before, after in found
     ]
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value
-
-
 def _shown(value: Any) -> str:
-    if value is _NOTHING:
+    if value is NOTHING:
         return "absent"
     text = printable(repr(value) if isinstance(value, str) else str(value))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
