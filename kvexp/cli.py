@@ -164,7 +164,9 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
     )
-    pages = add("report", _report, "Verify a study, then write its verdicts and pages.", ONE, _overrides())
+    again = _replaying()
+    text = "Verify a study, then write its verdicts and pages."
+    pages = add("report", _report, text, ONE, _overrides(), again)
     for judging in (verdicts, pages):
         judging.add_argument(
             "--registration",
@@ -172,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="DIR",
             help="folder of registrations (default: the study's), unless they are locked with the logs",
         )
-    _add_registration_verbs(add, as_json)
+    _add_registration_verbs(add, as_json, again)
     text = "Answer one question through chosen arms, beside their signals."
     attempt = add("try", _try, text, "--file FILE --question TEXT [OVERRIDE ...]", _overrides(is_study=False))
     attempt.add_argument("--file", type=Path, required=True, help="text file with the context; - reads stdin")
@@ -187,7 +189,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_registration_verbs(add: Any, as_json: argparse.ArgumentParser) -> None:
+def _replaying() -> argparse.ArgumentParser:
+    """What verbs that make evidence may do again."""
+    again = argparse.ArgumentParser(add_help=False)
+    again.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
+    again.add_argument("--decode", type=int, metavar="M", help="answer M examples again, with all arms")
+    again.add_argument("--seed", type=int, metavar="S", help="chooses what is replayed; default: random")
+    return again
+
+
+def _add_registration_verbs(
+    add: Any, as_json: argparse.ArgumentParser, again: argparse.ArgumentParser
+) -> None:
     new = add(
         "new-study",
         _registration("new_study"),
@@ -221,10 +234,7 @@ def _add_registration_verbs(add: Any, as_json: argparse.ArgumentParser) -> None:
     lock.add_argument("--incomplete", metavar="REASON", help="lock although rows are missing or do not count")
     lock.add_argument("--again", action="store_true", help="lock anew, for an amended registration")
     text = "Check seals, stamps, attempts and locks."
-    verify = add("verify", _registration("verify"), text, ONE, _overrides(), as_json)
-    verify.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
-    verify.add_argument("--decode", type=int, metavar="M", help="answer M examples again, with all arms")
-    verify.add_argument("--seed", type=int, metavar="S", help="chooses what is replayed; default: random")
+    add("verify", _registration("verify"), text, ONE, _overrides(), as_json, again)
     one_id = _overrides("one registration by its id")
     amend = add(
         "amend",

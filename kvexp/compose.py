@@ -37,6 +37,7 @@ from kvexp.errors import ConfigError
 from kvexp.hub import is_hub
 from kvexp.plugins import suggest
 from kvexp.records import ID_PATTERN
+from kvexp.started import SCRATCH
 
 RESERVED = ("examples", "locks", "figures", "tables")  # folders of results/<study> that are no suite
 
@@ -297,6 +298,8 @@ def _check_name(where: str, group: str, name: str, stem: str) -> None:
         raise ConfigError(
             f"{where}: a name has letters, digits and . _ = - and begins with a letter or digit, got {name!r}"
         )
+    if group == "study" and name == SCRATCH:
+        raise ConfigError(f"{where}: results/{SCRATCH} is for unregistered runs, give the study another name")
     if group == "suite" and name in RESERVED:
         raise ConfigError(f"{where}: results/<study>/{name} is taken, give the suite another name")
     if group not in ("study", "cluster") and name != stem:

@@ -18,7 +18,23 @@ CONDITIONS = ("aware", "stream")
 DTYPES = ("float32", "bfloat16", "float16")
 EXECUTORS = ("debug", "local", "slurm")
 # Options of sbatch that slurm.sbatch leaves alone.
-SET_BY_KVEXP = {"array", "output", "error", "signal", "job-name"}
+SET_BY_KVEXP = {"array", "dependency", "error", "job-name", "open-mode", "output", "signal"}
+# Options of sbatch that a key of ours speaks of: given twice, one would silently win.
+KEYS = {
+    "account": "account",
+    "constraint": "constraint",
+    "cpus-per-task": "cpus",
+    "gpus": "gres",
+    "gpus-per-node": "gres",
+    "gpus-per-task": "gres",
+    "gres": "gres",
+    "mem": "memory_gb",
+    "mem-per-cpu": "memory_gb",
+    "mem-per-gpu": "memory_gb",
+    "partition": "partition",
+    "qos": "qos",
+    "time": "minutes",
+}
 CHANGES_THE_ANSWER = {"parsable", "quiet", "test-only", "wait", "wrap", "help", "usage", "version"}
 GRES = re.compile(r"gpu(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
 
@@ -345,6 +361,10 @@ class SlurmConf:
         named = {name.replace("_", "-") for name in self.sbatch}
         if taken := sorted(SET_BY_KVEXP & named):
             raise ConfigError(f"slurm.sbatch cannot set {taken[0]}: kvexp does")
+        if twice := sorted(name for name in KEYS.keys() & named if getattr(self, KEYS[name]) is not None):
+            raise ConfigError(
+                f"slurm.sbatch cannot set {twice[0]}: slurm.{KEYS[twice[0]]} says it (set that one, or null)"
+            )
         if taken := sorted(CHANGES_THE_ANSWER & named):
             raise ConfigError(
                 f"slurm.sbatch cannot set {taken[0]}: kvexp reads the job's id from sbatch's answer"

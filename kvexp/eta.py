@@ -67,7 +67,8 @@ def _measured(one: Progress) -> float | None:
             return None
         footer = shard_log.read_footer(one.folder)
         last = footer.segments[-1]
-        start = shard_log.read_attempt(one.folder / f"attempt-{last.attempt:03d}.json").started_at
-    except (IntegrityError, OSError, IndexError):
+        attempt = shard_log.read_attempt(one.folder / f"attempt-{last.attempt:03d}.json")
+        seconds = max(0.0, seconds_of(footer.ended_at) - seconds_of(attempt.started_at))
+    except (IntegrityError, OSError, IndexError, ValueError):
         return None
-    return None if not last.rows else max(0.0, seconds_of(footer.ended_at) - seconds_of(start)) / last.rows
+    return seconds / last.rows if last.rows else None

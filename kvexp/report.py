@@ -59,7 +59,7 @@ def _verify(parsed: argparse.Namespace, console: Console) -> int:
     """Evidence that does not hold stops nothing here: the report says so."""
     from kvexp.prereg.verbs import verify  # here, since `analysis_command` serves verbs that need no stamps
 
-    parsed.replay, parsed.decode, parsed.seed, parsed.json = None, None, None, False
+    parsed.json = False
     try:
         return verify.run(parsed, console)
     except KvexpError as error:

@@ -4,15 +4,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvexp.errors import IncompleteError
+from kvexp.errors import IncompleteError, InputError
 
 GRID = "grid.jsonl"
 SCRATCH = "scratch"  # below results/, for runs that no analysis reads
 
 
 def results_of(study: str, root: Path, *, is_registered: bool) -> Path:
-    """Where a study's logs go."""
-    return root / "results" / ("." if is_registered else SCRATCH) / study
+    """Where a study's logs go. Raises InputError if something else lies there."""
+    folder = root / "results" / ("." if is_registered else SCRATCH) / study
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is no folder: move it away, or give the results a name, study.name=NAME")
+    return folder
 
 
 def begun(results: Path) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kvexp.errors import InputError
-from kvexp.moments import seconds_of as clock
+from kvexp.moments import seconds_of
 from kvexp.projection import AFTER, AROUND, prefill_seconds
 from kvexp.rates import Rate
 from kvexp.records import CHANGES, Attempt, Footer
@@ -101,7 +101,7 @@ def _cells(shards: Sequence[tuple[Attempt, Footer]], rate: Rate) -> list[float]:
         )
         prefills = len(config["example_ids"]) * prefill_seconds(config["context_tokens"], rate)
         columns.append([footer.rows - worlds, worlds])
-        wanted.append(clock(footer.ended_at) - clock(attempt.started_at) - prefills)
+        wanted.append(seconds_of(footer.ended_at) - seconds_of(attempt.started_at) - prefills)
     return nonnegative(np.array(columns, float), np.array(wanted, float))
 
 

@@ -155,6 +155,7 @@ def run(root, monkeypatch, capsys, *overrides):
         ("suite.name=other", ["conf/suite/mini.yaml", "name is 'other'", "'mini'"]),
         ("study.suites=[mini,mini]", ["conf/study/mini.yaml", "suites repeats 'mini'"]),
         ("study.models=[tiyn]", ["conf/study/mini.yaml", "model 'tiyn'", "did you mean 'tiny'"]),
+        ("study.name=scratch", ["conf/study/mini.yaml", "results/scratch is for unregistered runs"]),
         ("study.name=../up", ["conf/study/mini.yaml", "'../up'"]),
         ("study.protocol.delta=2", ["conf/study/mini.yaml", "protocol.delta lies in (0, 1), got 2"]),
         ("study.protocol.detla=.2", ["conf/study/mini.yaml", "detla"]),

@@ -21,7 +21,7 @@ from kvexp.grid import protocols
 from kvexp.prereg.attempts import Started
 from kvexp.records import Footer, Segment, encode
 from kvexp.shard_log import FOOTER
-from kvexp.slurm import accounting, arrays, ends, flights, queue, submissions
+from kvexp.slurm import accounting, arrays, ends, flights, ids, queue, submissions
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.cancel import _ids
 from kvexp.slurm.crosscheck import of_accounting
@@ -36,6 +36,7 @@ from kvexp.under import Under
 from tests import project
 from tests.test_shard_log import ATTEMPT
 
+AT = "2026-11-30T09:00:00Z"
 CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100:2", cpus=3, memory_gb=1.5))
 
 
@@ -51,6 +52,8 @@ CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100
         ({"gres": "gpu:h100:0"}, "written as"),
         ({"sbatch": {"job-name": "x"}}, "cannot set job-name"),
         ({"sbatch": {"job_name": "x"}}, "cannot set job-name"),
+        ({"sbatch": {"time": 5}}, "cannot set time: slurm.minutes says it"),
+        ({"partition": "a", "sbatch": {"partition": "b"}}, "cannot set partition: slurm.partition says it"),
         ({"sbatch": {"parsable": True}}, "cannot set parsable: kvexp reads"),
         ({"memory_gb": float("nan")}, "memory_gb is at least 0.1"),
         ({"minutes": 2, "signal_seconds": 120}, "must be less than slurm.minutes, 120 seconds"),
@@ -107,6 +110,10 @@ def test_a_program_that_is_not_there_fails_or_hangs_is_a_sentence():
     for command, said in (
         (["no-such-program"], "there is no no-such-program"),
         (["bash", "-c", "echo first >&2; echo 'last \x1b[31m' >&2; exit 1"], r"does not answer: last \\x1b"),
+        (
+            ["bash", "-c", "echo 'x: error: why' >&2; echo 'x: error: failed' >&2; exit 1"],
+            "answer: x: error: why",
+        ),
         (["sleep", "5"], "sleep has not answered for 0 s"),
     ):
         with pytest.raises(SlurmError, match=said):
@@ -209,7 +216,7 @@ def send(book, *shards, suite="s", job_id=None):
     return (
         sent
         if job_id is None
-        else book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at="t"))
+        else book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at=AT))
     )
 
 
@@ -219,7 +226,7 @@ def entry(sent, task=0, state="RUNNING", job_id="7"):
 
 def test_records_are_read_as_they_were_written(book):
     first, second = send(book, "a", "b", job_id="7"), send(book, "c")
-    refused = book.write_after(second, Refused(name=second.before.name, reason="no", at="t"))
+    refused = book.write_after(second, Refused(name=second.before.name, reason="no", at=AT))
     found = book.read()
     assert {one.before.name: one.after for one in found} == {
         first.before.name: first.after,
@@ -403,7 +410,7 @@ def test_a_study_that_no_slurm_has_seen_has_no_such_check(tmp_path):
 def test_without_an_export_it_cannot_be_told(tmp_path):
     holds, words = judged(tmp_path, attempt(tmp_path))["accounting"]
     assert holds is None
-    assert "1 attempts name jobs" in words
+    assert "0 tasks were submitted to Slurm and 1 attempts name jobs" in words
 
 
 def test_attempts_and_jobs_that_bear_each_other_out(tmp_path):
@@ -500,7 +507,7 @@ def test_thousands_of_shards_are_told_by_task():
     [([4], "7_4"), ([0, 1, 2, 9, 5, 4], "7_[0-2,4-5,9]"), ([3, 1], "7_[1,3]"), ([0, 1], "7_[0-1]")],
 )
 def test_tasks_in_one_word(tasks, word):
-    assert queue.task_list("7", tasks) == word
+    assert ids.task_list("7", tasks) == word
 
 
 def test_held_tasks_of_an_array_are_told_with_one_command(book):
@@ -553,6 +560,6 @@ def test_an_answer_without_a_job_id_is_no_refusal(book, tmp_path, monkeypatch):
     assert list((book.root / sent.before.logs).iterdir())
     (programs / "sbatch").write_text("#!/bin/sh\necho 'error: no such partition' >&2\nexit 1\n")
     other = send(book, "c")
-    with pytest.raises(arrays.SbatchError, match="sbatch refuses"):
+    with pytest.raises(arrays.SbatchError, match=r"sbatch refuses s: .*partition: change what conf"):
         arrays.send(book, other, ClusterConf(name="c", executor="slurm"), [nothing])
     assert not (book.root / other.before.logs).exists()

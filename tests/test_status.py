@@ -158,6 +158,22 @@ def test_of_a_study_that_was_never_submitted_the_verbs_say_how_to(root, monkeypa
         )
 
 
+def test_what_was_never_submitted_to_slurm_cannot_be_cancelled_or_exported(root, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    for verb, what in (("cancel", "cancel"), ("account", "export")):
+        assert main([verb, "study=mini", "study.name=never"]) == 3
+        said = project.one_sentence(capsys.readouterr().err)
+        assert f"study never was never submitted to Slurm: there is nothing to {what}" in said
+
+
+def test_a_file_where_the_results_should_be(root, monkeypatch, capsys):
+    monkeypatch.chdir(root)
+    (root / "results/plain").write_text("mine")
+    for verb in ("status", "submit", "cancel", "verdicts", "report", "lock", "verify"):
+        assert main([verb, "study=mini", "study.name=plain"]) == 2
+        assert "results/plain is no folder: move it away" in project.one_sentence(capsys.readouterr().err)
+
+
 def test_a_run_without_registration_is_told_as_such(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     words = ["study=mini", "study.name=loose"]

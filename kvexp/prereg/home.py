@@ -12,6 +12,7 @@ from kvexp.overrides import study_words
 from kvexp.prereg.chain import Seals, amendments, chain
 from kvexp.prereg.forms import COPIED, LOCKED
 from kvexp.prereg.registration import Registered, load_folder
+from kvexp.started import results_of
 
 KINDS = ("generations", "cells")
 
@@ -134,7 +135,7 @@ def home_of(selection: Selection, root: Path, overrides: Sequence[str] = ()) -> 
     If that is gone, what was locked beside the logs.
     """
     study, registered = selection.study.name, selection.chosen["study"][0]
-    results, usual = root / "results" / study, root / "preregistration" / registered
+    results, usual = results_of(study, root, is_registered=True), root / "preregistration" / registered
     beside = [results / COPIED, usual, results / LOCKED]
     folder = next((folder for folder in beside if folder.is_dir()), usual)
     return Home(root, folder, study, registered, study_words(overrides))

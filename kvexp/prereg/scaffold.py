@@ -12,10 +12,11 @@ from kvexp.errors import ConfigError
 from kvexp.plugins import suggest
 from kvexp.prereg.source import FILL_IN, Source, read
 from kvexp.records import ID_PATTERN
+from kvexp.started import SCRATCH
 
 LONGEST = 60
 # Folders beside the studies in preregistration/ and results/, and the schema of conf/study.
-TAKEN = (*RESERVED, "trust", "scratch", "base_study")
+TAKEN = (*RESERVED, "trust", SCRATCH, "base_study")
 # What YAML or Hydra would read as something else than a name.
 WORDS = ("true", "false", "yes", "no", "on", "off", "null", "none", "nan", "inf")
 LADDER = "before-creation | before-observation | before-access | before-analysis | after-analysis"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from kvexp.slurm.ids import task_of
 from kvexp.slurm.programs import SECONDS, run
 
 _FIELDS = (
@@ -53,9 +54,8 @@ class Run:
 
     @property
     def task(self) -> int:
-        """Index in its array; 0 for a job that is none."""
-        last = self.job_id.partition("_")[2]
-        return int(last) if last.isdigit() else 0
+        """Index in its array."""
+        return task_of(self.job_id)
 
 
 def read_accounting(job_ids: Iterable[str], seconds: float = SECONDS) -> list[Run]:

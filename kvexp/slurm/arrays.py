@@ -1,10 +1,12 @@
 """One array per suite, a task per shard: options, batch script, and the call of sbatch through submitit."""
 
+import io
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +27,7 @@ BLOCKED = (
     "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
+MOST_LINES = 10  # of what sbatch says, below the sentence
 DEFAULT_ARRAY = 1001  # MaxArraySize of a Slurm that does not say
 
 
@@ -147,12 +150,13 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
     logs = book.root / sent.before.logs
     with shard_log.on_disk(logs):
         logs.mkdir(parents=True)
+    about = sent.before.suite or "the analysis"
     try:
         executor = _executor(cluster, logs, sent.before.options)
-        with executor.batch():
+        with redirect_stderr(io.StringIO()), executor.batch():  # submitit prints what the error says as well
             jobs = [executor.submit(one) for one in work]
     except submitit.core.utils.FailedSubmissionError:  # it took the job, and its answer has no id in it
-        about, name = sent.before.suite or "the analysis", sent.before.name
+        name = sent.before.name
         raise SbatchError(
             f"sbatch's answer about {about} has no job id, so tasks may be queued: look with "
             f"`squeue --name {name}`, end them with `scancel --name {name}`, and submit again"
@@ -161,6 +165,12 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
         reason = said(str(error))
         book.write_after(sent, Refused(name=sent.before.name, reason=reason, at=provenance.now()))
         shutil.rmtree(logs, ignore_errors=True)  # with what submitit had written for the tasks
-        raise SbatchError(f"sbatch refuses {sent.before.suite or 'the analysis'}: {reason}") from None
+        words = [line for line in str(error).splitlines() if line.strip()]
+        raise SbatchError(
+            f"sbatch refuses {about}: {reason}: change what conf/cluster/{cluster.name}.yaml asks for below "
+            f"`slurm:`, or give it here (cluster.slurm.partition=...), and submit again; `--dry-run` prints "
+            "the batch script",
+            [f"sbatch: {line.strip()}" for line in words[:MOST_LINES]] if len(words) > 1 else [],
+        ) from None
     job_id = jobs[0].job_id.partition("_")[0]
     return book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at=provenance.now()))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from rich.console import Console
 
 from kvexp.slurm.flights import Flight, read_flights
-from kvexp.slurm.programs import run
+from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.submissions import Book
 
 IDS_AT_ONCE = 200
@@ -17,14 +17,23 @@ def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> N
 
     Raises SlurmError if the queue does not answer or scancel refuses.
     """
-    found = read_flights(book.read())
+    try:
+        found = read_flights(book.read())
+    except SlurmError as error:
+        raise SlurmError(f"{error}, so nothing was cancelled: try again") from None
     chosen = [f for f in found if shard_ids is None or f.shard_id in shard_ids]
     if not chosen:
         console.print(f"study {book.study} has nothing of it in the queue")
         return
     ids = _ids(found, chosen)
     for start in range(0, len(ids), IDS_AT_ONCE):
-        run(["scancel", *ids[start : start + IDS_AT_ONCE]])
+        try:
+            run(["scancel", *ids[start : start + IDS_AT_ONCE]])
+        except SlurmError as error:
+            rest = len(ids) - start
+            raise SlurmError(
+                f"{error}, so {rest} of {len(ids)} ids may not be cancelled: try again"
+            ) from None
     running = sum(flight.entry.is_running for flight in chosen)
     console.print(
         f"cancelled {len(chosen)} of {len(found)} tasks that study {book.study} has in the queue, {running} "

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvexp import shard_log
-from kvexp.moments import seconds_of
+from kvexp.moments import seconds_in, seconds_of
 from kvexp.prereg.attempts import Started
 from kvexp.prereg.forms import Check, all_hold
 from kvexp.shard_log import FOOTER, sha256
 from kvexp.slurm.export import Ran, path_of, read_export
+from kvexp.slurm.ids import task_of
+from kvexp.slurm.submissions import Book
 
 SLACK_SECONDS = 120  # between the clocks of nodes and controller
 SHOWN = 3
@@ -20,15 +22,22 @@ SHOWN = 3
 def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Iterator[Check]:
     """The checks; none for a study that no Slurm has seen."""
     mine = [one for one in attempts if "SLURM_JOB_ID" in one.attempt.slurm]
+    submitted = {
+        (one.before.name, task): f"{one.task_id(task)} ({shard_id})"
+        for one in Book(root, results).read()
+        if one.job_id is not None
+        for task, shard_id in enumerate(one.before.shards)
+    }
     path = path_of(root, results)
-    runs = read_export(path)
-    if not runs:
-        if mine:
+    if not path.exists():
+        if mine or submitted:
             words = (
-                f"{len(mine)} attempts name jobs of Slurm, and its accounting was not exported: kvexp account"
+                f"{len(submitted)} tasks were submitted to Slurm and {len(mine)} attempts name jobs, but "
+                "its accounting was not exported: kvexp account"
             )
             yield Check(name="accounting", holds=None, words=words)
         return
+    runs = read_export(path)
     by_job: dict[str, list[Ran]] = {}
     for run in runs:
         by_job.setdefault(run.raw_id, []).append(run)
@@ -39,6 +48,14 @@ def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Ite
     )
     words = f"{len(runs)} runs of jobs, as in {path.relative_to(root).as_posix()} (sha256 {sha256(path)})"
     yield Check(name="accounting", holds=True, words=words)
+    if lacking := [
+        submitted[key] for key in sorted(set(submitted) - {(run.name, task_of(run.job_id)) for run in runs})
+    ]:
+        words = (
+            f"{len(lacking)} of {len(submitted)} tasks that were submitted are not in the export: they never "
+            f"began, or it was made before or cut since: {_first(lacking)}"
+        )
+        yield Check(name="jobs in accounting", holds=None, words=words)
     yield from _jobs_without_attempts(results, runs, mine)
 
 
@@ -50,7 +67,7 @@ def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
         return f"{who} names job {job}, which accounting does not know (or not yet: kvexp account)"
     if attempt.shard_id not in {run.shard_id for run in by_job[job]}:
         return f"{who} names job {job}, which was submitted for {by_job[job][0].shard_id}"
-    if not any(_ran_at(run, seconds_of(attempt.started_at)) for run in by_job[job]):
+    if not any(_ran_at(run, _began(one)) for run in by_job[job]):
         return f"{who} began at {attempt.started_at}, when job {job} did not run"
     return ""
 
@@ -59,7 +76,7 @@ def _jobs_without_attempts(results: Path, runs: Sequence[Ran], mine: Sequence[St
     began: dict[tuple[str, str], list[float]] = {}
     for one in mine:
         key = (one.attempt.slurm["SLURM_JOB_ID"], one.attempt.shard_id)
-        began.setdefault(key, []).append(seconds_of(one.attempt.started_at))
+        began.setdefault(key, []).append(_began(one))
     suites = {one.suite for one in mine}
     without = [
         run
@@ -80,10 +97,14 @@ def _jobs_without_attempts(results: Path, runs: Sequence[Ran], mine: Sequence[St
         "left to do, or did not complete",
     )
     if early := [run for run in without if run.state != "COMPLETED"]:
-        shown = ", ".join(f"{run.job_id} {run.state} after {run.seconds} s" for run in early[:SHOWN])
-        more = f" (and {len(early) - SHOWN} more)" if len(early) > SHOWN else ""
-        words = f"{len(early)} runs ended before their attempt began: {shown}{more}"
+        shown = _first([f"{run.job_id} {run.state} after {run.seconds} s" for run in early])
+        words = f"{len(early)} runs ended before their attempt began: {shown}"
         yield Check(name="jobs that ended early", holds=None, words=words)
+
+
+def _first(words: Sequence[str]) -> str:
+    more = f" (and {len(words) - SHOWN} more)" if len(words) > SHOWN else ""
+    return f"{', '.join(words[:SHOWN])}{more}"
 
 
 def _was_closed(results: Path, run: Ran) -> bool:
@@ -92,7 +113,12 @@ def _was_closed(results: Path, run: Ran) -> bool:
     if not (folder / FOOTER).exists():
         return False
     end = float("inf") if run.end is None else seconds_of(run.end)
-    return seconds_of(shard_log.read_footer(folder).ended_at) <= end + SLACK_SECONDS
+    ended = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
+    return ended <= end + SLACK_SECONDS
+
+
+def _began(one: Started) -> float:
+    return seconds_in(one.folder / f"attempt-{one.attempt.number:03d}.json", one.attempt.started_at)
 
 
 def _ran_at(run: Ran, moment: float) -> bool:

@@ -12,8 +12,10 @@ from rich.console import Console
 from kvexp import shard_log
 from kvexp.config import gpus_of
 from kvexp.errors import IntegrityError
-from kvexp.records import Id, Reader, Record, RecordError, encode
+from kvexp.moments import seconds_of
+from kvexp.records import Count, Id, Reader, Record, RecordError, encode
 from kvexp.slurm.accounting import Run, read_accounting
+from kvexp.slurm.ids import JobName, JobNumber, TaskNumber
 from kvexp.slurm.submissions import Book, Sent
 
 FOLDER = "accounting"
@@ -22,18 +24,23 @@ FOLDER = "accounting"
 class Ran(Record, frozen=True, kw_only=True, tag="ran/1"):
     """One run of one task: a requeued task has several lines."""
 
-    job_id: str  # as Slurm writes it, 123 or 123_4
-    raw_id: str  # SLURM_JOB_ID of its processes
-    name: str  # of the job, as in its submission record
+    job_id: TaskNumber  # as Slurm writes it, 123 or 123_4
+    raw_id: JobNumber  # SLURM_JOB_ID of its processes
+    name: JobName  # as in its submission record
     suite: Id | None  # null: the analysis
     shard_id: Id | None
     state: str
     exit_code: str  # status:signal
     start: str  # UTC
     end: str | None  # null: it ran when this was exported
-    seconds: int
-    gpus: int | None  # null: accounting does not count them
+    seconds: Count
+    gpus: Count | None  # null: accounting does not count them
     nodes: str
+
+    def __post_init__(self) -> None:
+        for moment in (self.start, self.end):
+            if moment is not None:
+                seconds_of(moment)
 
 
 _reader: Reader[Ran] = Reader(Ran)
@@ -46,6 +53,10 @@ def path_of(root: Path, results: Path) -> Path:
 
 def read_export(path: Path) -> list[Ran]:
     """The exported runs; none without an export. Raises IntegrityError for lines that are none."""
+    if shard_log.is_file(path) and not (path.read_bytes() or b"\n").endswith(b"\n"):
+        raise IntegrityError(
+            f"{path} was cut in its last line: restore it"
+        )  # it is written whole or not at all
     found = []
     for number, line in shard_log.whole_lines(path):
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import submitit
 
+from kvexp.errors import IncompleteError
 from kvexp.slurm.task import let_signals_in
 
 
@@ -28,9 +29,9 @@ class Follow:
             # Whatever is incomplete or unsealed stays open; the analysis says so.
             self._kvexp("lock", suite)
         code = self._kvexp("report")
-        if code:
+        if code not in (0, IncompleteError.exit_code):  # what is incomplete is reported, and no failed job
             raise SystemExit(code)
-        return "analysed"
+        return "analysed" if code == 0 else "analysed, incomplete"
 
     def _kvexp(self, *words: str) -> int:
         command = [sys.executable, "-m", "kvexp.cli", *words, *self._overrides]

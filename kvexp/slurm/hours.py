@@ -43,6 +43,9 @@ class _Closed(msgspec.Struct):
     segments: list[_Segment]
     ended_at: str
 
+    def __post_init__(self) -> None:
+        seconds_of(self.ended_at)
+
 
 class _Began(msgspec.Struct):
     """Of an attempt, what is needed here: a status has thousands to read, and has judged them already."""
@@ -50,6 +53,9 @@ class _Began(msgspec.Struct):
     started_at: str
     device: str
     slurm: dict[str, str]
+
+    def __post_init__(self) -> None:
+        seconds_of(self.started_at)
 
 
 def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
@@ -98,7 +104,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise IntegrityError(
             f"{path} is not a record of this version of kvexp ({error}): restore it"
         ) from None

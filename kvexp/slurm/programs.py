@@ -1,6 +1,7 @@
 """Slurm's own programs, called so that their output is the same everywhere, or why they do not answer."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from kvexp.terminal import printable
 
 SECONDS = 60.0  # a busy controller takes its time
 # Times as seconds since 1970: Slurm writes local ones otherwise.
+_ERROR = re.compile(r"\b(error|fatal):", re.IGNORECASE)
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
 
@@ -47,6 +49,7 @@ def run(command: Sequence[str], seconds: float = SECONDS) -> str:
 
 
 def said(text: str) -> str:
-    """The last words of a program, on one line."""
+    """What a program complains of, on one line: its first error, or else its last words."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return printable(lines[-1])[:300] if lines else "it said nothing"
+    errors = [line for line in lines if _ERROR.search(line)]
+    return printable((errors or lines[-1:])[0])[:300] if lines else "it said nothing"

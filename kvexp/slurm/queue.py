@@ -5,6 +5,7 @@ import pwd
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from kvexp.slurm.ids import task_of
 from kvexp.slurm.programs import SECONDS, run
 
 # The name stands last: it alone could hold the separator.
@@ -48,18 +49,6 @@ class Entry:
         return self.job_id.partition("_")[0]
 
 
-def task_list(array_id: str, tasks: Iterable[int]) -> str:
-    """Some tasks of an array as scontrol and scancel take them, `123_[0,4-6]`."""
-    runs: list[list[int]] = []
-    for task in sorted(tasks):
-        if runs and runs[-1][-1] == task - 1:
-            runs[-1][1:] = [task]
-        else:
-            runs.append([task])
-    words = ",".join("-".join(map(str, run)) for run in runs)
-    return f"{array_id}_{words}" if words.isdigit() else f"{array_id}_[{words}]"
-
-
 def me() -> str:
     """The user who calls."""
     try:
@@ -86,5 +75,4 @@ def _exists(user: str) -> bool:
 
 def _entry(line: str) -> Entry:
     job_id, state, reason, user, name = line.split("|", 4)
-    task = job_id.partition("_")[2]
-    return Entry(job_id, int(task) if task.isdigit() else 0, state, reason, user, name)
+    return Entry(job_id, task_of(job_id), state, reason, user, name)

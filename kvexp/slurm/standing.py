@@ -8,8 +8,9 @@ from pathlib import Path
 from kvexp.slurm.accounting import Run, read_accounting
 from kvexp.slurm.ends import End, end_of
 from kvexp.slurm.flights import Flight, read_flights
+from kvexp.slurm.ids import task_list
 from kvexp.slurm.programs import SlurmError, is_here
-from kvexp.slurm.queue import Entry, task_list
+from kvexp.slurm.queue import Entry
 from kvexp.slurm.submissions import Book, Sent
 
 SECONDS = 10.0  # a status that waits longer says what it does not know

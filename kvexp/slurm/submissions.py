@@ -14,52 +14,72 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from kvexp import provenance, shard_log
 from kvexp.config import gpus_of
 from kvexp.errors import IncompleteError, IntegrityError
-from kvexp.records import Id, Reader, Record, RecordError
+from kvexp.moments import seconds_of
+from kvexp.records import Count, Id, Reader, Record, RecordError
+from kvexp.slurm.ids import JobName, JobNumber
 from kvexp.slurm.queue import me
 
 FOLDER = "submissions"
 LOCK_SECONDS = 300.0  # another submit of thousands of shards takes a while
 FRESH_SECONDS = 300.0
 BEFORE, AFTER = ".before.json", ".after.json"
+# Records are asked of Slurm's programs and opened as files: nothing else may stand there.
+User = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x20,-][^\x00-\x20,]*\Z", max_length=200)]
+Folder = Annotated[
+    str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._=-]*(/[A-Za-z0-9][A-Za-z0-9._=-]*)*\Z")
+]
 
 
 class Submission(Record, frozen=True, kw_only=True, tag="submission/1"):
     """What one call of sbatch is to start: an array, a single job, or the analysis that follows."""
 
-    name: str  # of the job, unique
-    study: str  # folder below results/
+    name: JobName  # of the job, unique
+    study: Folder  # below results/
     suite: Id | None  # null: the analysis
     shards: list[Id]  # task k of the array runs the k-th
     cluster: str  # name of the file in conf/cluster
     options: dict[str, Any]  # of sbatch, as given to submitit
-    logs: str  # folder, relative to the repository
+    logs: Folder  # relative to the repository
     git_commit: str | None
-    user: str
+    user: User
     host: str
-    pid: int
+    pid: Count
     at: str  # UTC
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
+        if not isinstance(self.options.get("gres"), str | None):
+            raise ValueError("options.gres is text or null")
 
 
 class Submitted(Record, frozen=True, kw_only=True, tag="submitted/1"):
     """sbatch's answer."""
 
-    name: str
-    job_id: str
+    name: JobName
+    job_id: JobNumber
     at: str
     found_in_queue: bool = False  # the answer was lost with its reader; the queue had the job
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
 
 
 class Refused(Record, frozen=True, kw_only=True, tag="refused/1"):
     """sbatch, or another submit at the same moment, did not let it through."""
 
-    name: str
+    name: JobName
     reason: str
     at: str
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
 
 
 _before: Reader[Submission] = Reader(Submission)
@@ -116,17 +136,23 @@ class Book:
         self.folder = root / "slurm" / FOLDER / self.study
 
     def read(self) -> list[Sent]:
-        """Every submission, oldest first. Raises IntegrityError for a file that is no record."""
-        return [
-            Sent(
-                _read(path, _before),
-                _read(answer, _after)
-                if (answer := path.with_name(path.name.replace(BEFORE, AFTER))).is_file()
-                else None,
-                path,
+        """Every submission, oldest first. Raises IntegrityError for a file that is no record, or alone."""
+        paths = sorted(self.folder.glob(f"*{BEFORE}"))
+        answers = {path.name.removesuffix(AFTER): path for path in sorted(self.folder.glob(f"*{AFTER}"))}
+        found = [self._sent(path, answers.pop(path.name.removesuffix(BEFORE), None)) for path in paths]
+        for name, path in answers.items():
+            raise IntegrityError(
+                f"{path} answers a submission whose record, {name}{BEFORE}, is not there: restore that record"
             )
-            for path in sorted(self.folder.glob(f"*{BEFORE}"))
-        ]
+        return found
+
+    def _sent(self, path: Path, answer: Path | None) -> Sent:
+        before: Submission = _read(path, _before)
+        after: Submitted | Refused | None = None if answer is None else _read(answer, _after)
+        for file, name in ((path, before.name), *([] if after is None else [(answer, after.name)])):
+            if name != self.job_name(path.name.removesuffix(BEFORE)):
+                raise IntegrityError(f"{file} is called otherwise than its job, {name}: restore it")
+        return Sent(before, after, path)
 
     def job_name(self, name: str) -> str:
         """A name in Slurm says which study it is of."""
