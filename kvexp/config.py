@@ -36,7 +36,7 @@ KEYS = {
     "time": "minutes",
 }
 CHANGES_THE_ANSWER = {"parsable", "quiet", "test-only", "wait", "wrap", "help", "usage", "version"}
-GRES = re.compile(r"gpu(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
+GRES = re.compile(r"(gpu|shard|mps)(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
 
 
 @dataclass
@@ -316,7 +316,8 @@ class SlurmConf:
         account: who pays.
         qos: quality of service.
         constraint: features of nodes.
-        gres: GPUs of one shard, as `gpu:h100:1`.
+        gres: GPUs of one shard, as `gpu:h100:1`, or a part of one, as `shard:1` or `mps:25`.
+        gpu_share: of a GPU that one unit of a part is, for GPU-hours: 0.25 where `shard:1` is a quarter.
         cpus: cores of one shard.
         memory_gb: memory of one shard; null asks for none, which some sites read as a whole node.
         minutes: time limit. A shard that hits it goes on where it was, in the same job.
@@ -334,6 +335,7 @@ class SlurmConf:
     qos: str | None = None
     constraint: str | None = None
     gres: str | None = None
+    gpu_share: float = 1.0
     cpus: int = 1
     memory_gb: float | None = None
     minutes: int = 60
@@ -357,7 +359,15 @@ class SlurmConf:
                 f"that is told to stop {self.signal_seconds} seconds before its limit would never begin"
             )
         if self.gres is not None and not GRES.fullmatch(self.gres):
-            raise ConfigError(f"slurm.gres is written as gpu:1 or gpu:h100:1, got {self.gres!r}")
+            raise ConfigError(
+                f"slurm.gres is written as gpu:1, gpu:h100:1, shard:1 or mps:25, got {self.gres!r}"
+            )
+        is_part = self.gres is not None and not self.gres.startswith("gpu")
+        if not 0 < self.gpu_share <= 1 or is_part == (self.gpu_share == 1):
+            raise ConfigError(
+                "slurm.gpu_share is 1 where gres asks for whole GPUs, and else what one unit is of a GPU, "
+                f"between 0 and 1; got {self.gpu_share:g} with gres {self.gres}"
+            )
         named = {name.replace("_", "-") for name in self.sbatch}
         if taken := sorted(SET_BY_KVEXP & named):
             raise ConfigError(f"slurm.sbatch cannot set {taken[0]}: kvexp does")
@@ -371,10 +381,10 @@ class SlurmConf:
             )
 
 
-def gpus_of(gres: str | None) -> int:
-    """GPUs that a shard asks for; a name without a number is one."""
+def gpus_of(gres: str | None, share: float = 1) -> float:
+    """GPUs that a shard asks for, in units of this share of a GPU; a name without a number is one unit."""
     last = (gres or "gpu:0").rpartition(":")[2]
-    return int(last) if last.isdigit() else 1
+    return (int(last) if last.isdecimal() else 1) * share
 
 
 @dataclass

@@ -50,6 +50,9 @@ CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100
         ({"memory_gb": 0.0}, "slurm.memory_gb is at least 0.1"),
         ({"gres": "h100:1"}, "written as gpu:1 or gpu:h100:1"),
         ({"gres": "gpu:h100:0"}, "written as"),
+        ({"gres": "shard:1"}, "gpu_share is 1 where gres asks for whole GPUs"),
+        ({"gres": "gpu:1", "gpu_share": 0.5}, "got 0.5 with gres gpu:1"),
+        ({"gres": "mps:25", "gpu_share": 0.0}, "between 0 and 1; got 0"),
         ({"sbatch": {"job-name": "x"}}, "cannot set job-name"),
         ({"sbatch": {"job_name": "x"}}, "cannot set job-name"),
         ({"sbatch": {"time": 5}}, "cannot set time: slurm.minutes says it"),
@@ -66,6 +69,7 @@ def test_settings_that_cannot_be(changes, said):
 
 def test_gpus_of_a_request():
     assert [gpus_of(g) for g in (None, "gpu", "gpu:2", "gpu:h100", "gpu:h100:4")] == [0, 1, 2, 1, 4]
+    assert [gpus_of("shard:2", 0.25), gpus_of("mps:25", 0.01)] == [0.5, 0.25]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,7 @@ def book(tmp_path):
 
 
 def send(book, *shards, suite="s", job_id=None):
-    sent = book.write_before(suite, shards, "c", lambda name: {"job_name": name, "gres": "gpu:2"}, None)
+    sent = book.write_before(suite, shards, CLUSTER, lambda name: {"job_name": name, "gres": "gpu:2"}, None)
     return (
         sent
         if job_id is None

@@ -78,7 +78,7 @@ def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
     return GpuHours(accounted / 3600, estimated / 3600)
 
 
-def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, int]) -> float:
+def _estimate(folder: Path, log: str, known: set[str], asked: dict[str, float]) -> float:
     """GPU-seconds of the attempts that accounting does not know."""
     footer = _read(folder / FOOTER, _Closed)
     if footer is not None and all(segment.job_id in known for segment in footer.segments):
@@ -110,7 +110,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
         ) from None
 
 
-def _gpus(attempt: _Began, asked: dict[str, int]) -> int:
+def _gpus(attempt: _Began, asked: dict[str, float]) -> float:
     job_id = attempt.slurm.get("SLURM_ARRAY_JOB_ID", attempt.slurm.get("SLURM_JOB_ID"))
     if job_id is not None and job_id in asked:
         return asked[job_id]

@@ -80,7 +80,7 @@ def send_all(one: Sending, console: Console) -> None:
             sent = book.write_before(
                 None,
                 [],
-                one.cluster.name,
+                one.cluster,
                 lambda name: arrays.analysis_options(one.cluster, name, after),
                 commit,
             )
@@ -152,7 +152,7 @@ def _send_piece(
     sent = book.write_before(
         piece.suite,
         piece.shards,
-        one.cluster.name,
+        one.cluster,
         lambda name: arrays.shard_options(one.cluster, name, piece.width, after),
         commit,
     )

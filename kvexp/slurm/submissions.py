@@ -19,10 +19,10 @@ from typing import Annotated, Any
 import msgspec
 
 from kvexp import provenance, shard_log
-from kvexp.config import gpus_of
+from kvexp.config import ClusterConf, gpus_of
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.moments import seconds_of
-from kvexp.records import Count, Id, Reader, Record, RecordError
+from kvexp.records import Count, Fraction, Id, Reader, Record, RecordError
 from kvexp.slurm.ids import JobName, JobNumber
 from kvexp.slurm.queue import me
 
@@ -52,6 +52,7 @@ class Submission(Record, frozen=True, kw_only=True, tag="submission/1"):
     host: str
     pid: Count
     at: str  # UTC
+    gpu_share: Fraction = 1.0  # of a GPU that one unit of options.gres is
 
     def __post_init__(self) -> None:
         seconds_of(self.at)
@@ -122,9 +123,9 @@ class Sent:
         return Path(self.before.logs) / f"{self.task_id(task)}_0_log.out"
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> float:
         """GPUs that each task asked for."""
-        return gpus_of(self.before.options.get("gres"))
+        return gpus_of(self.before.options.get("gres"), self.before.gpu_share)
 
 
 class Book:
@@ -166,7 +167,7 @@ class Book:
         self,
         suite: str | None,
         shards: Sequence[str],
-        cluster: str,
+        cluster: ClusterConf,
         options: Callable[[str], dict[str, Any]],
         git_commit: str | None,
     ) -> Sent:
@@ -179,7 +180,7 @@ class Book:
             study=self.study,
             suite=suite,
             shards=list(shards),
-            cluster=cluster,
+            cluster=cluster.name,
             options=options(job),
             logs=self.logs(name),
             git_commit=git_commit,
@@ -187,6 +188,7 @@ class Book:
             host=socket.gethostname(),
             pid=os.getpid(),
             at=now,
+            gpu_share=cluster.slurm.gpu_share,
         )
         path = self.folder / f"{name}{BEFORE}"
         with shard_log.on_disk(self.folder):

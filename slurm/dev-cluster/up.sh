@@ -63,7 +63,7 @@ write_configuration() {
   [[ -s $STATE/first_job ]] || echo $(($(date +%s) % 60000000 + 1)) >"$STATE/first_job"
   port=$(<"$STATE/port")
   for ((i = 0; i < GPUS; i++)); do ln -sfn /dev/null "$STATE/dev/nvidia$i"; done
-  ((GPUS == 0)) || gres="GresTypes=gpu"
+  ((GPUS == 0)) || gres="GresTypes=gpu,shard"
   cat >"$STATE/slurm.conf" <<CONF
 ClusterName=dev
 SlurmctldHost=$HOST(127.0.0.1)
@@ -89,7 +89,7 @@ AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort=$((port + 1))
 AccountingStoragePass=$STATE/munge.socket
-AccountingStorageTRES=gres/gpu
+AccountingStorageTRES=gres/gpu,gres/shard
 KillWait=2
 MinJobAge=60
 CompleteWait=0
@@ -107,12 +107,13 @@ PreemptMode=REQUEUE
 SlurmctldParameters=preempt_send_user_signal
 SlurmdParameters=config_overrides
 $gres
-NodeName=dev1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=$CPUS RealMemory=$MEM_MB${gres:+ Gres=gpu:h100:$GPUS}
+NodeName=dev1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=$CPUS RealMemory=$MEM_MB${gres:+ Gres=gpu:h100:$GPUS,shard:$((4 * GPUS))}
 PartitionName=main Nodes=dev1 Default=YES PriorityTier=1 GraceTime=20
 PartitionName=urgent Nodes=dev1 PriorityTier=10 PreemptMode=OFF
 CONF
   printf 'AutoDetect=off\n' >"$STATE/gres.conf"
   ((GPUS == 0)) || printf 'Name=gpu Type=h100 File=%s/dev/nvidia%d\n' $(for ((i = 0; i < GPUS; i++)); do echo "$STATE $i"; done) >>"$STATE/gres.conf"
+  ((GPUS == 0)) || printf 'Name=shard Count=%d\n' $((4 * GPUS)) >>"$STATE/gres.conf"
   cat >"$STATE/slurmdbd.conf" <<CONF
 DbdHost=localhost
 DbdAddr=127.0.0.1
