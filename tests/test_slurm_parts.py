@@ -48,7 +48,7 @@ CLUSTER = ClusterConf(name="c", executor="slurm", slurm=SlurmConf(gres="gpu:h100
     [
         ({"minutes": 0}, "slurm.minutes is at least 1"),
         ({"memory_gb": 0.0}, "slurm.memory_gb is at least 0.1"),
-        ({"gres": "h100:1"}, "written as gpu:1 or gpu:h100:1"),
+        ({"gres": "h100:1"}, "written as gpu:1, gpu:h100:1, shard:1 or mps:25"),
         ({"gres": "gpu:h100:0"}, "written as"),
         ({"gres": "shard:1"}, "gpu_share is 1 where gres asks for whole GPUs"),
         ({"gres": "gpu:1", "gpu_share": 0.5}, "got 0.5 with gres gpu:1"),

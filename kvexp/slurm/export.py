@@ -13,10 +13,10 @@ from kvexp import shard_log
 from kvexp.config import gpus_of
 from kvexp.errors import IntegrityError
 from kvexp.moments import seconds_of
-from kvexp.records import Count, Id, Reader, Record, RecordError, encode
+from kvexp.records import Count, Id, Reader, Record, RecordError, Size, encode
 from kvexp.slurm.accounting import Run, read_accounting
 from kvexp.slurm.ids import JobName, JobNumber, TaskNumber
-from kvexp.slurm.submissions import Book, Sent
+from kvexp.slurm.submissions import Book, Sent, Submission
 
 FOLDER = "accounting"
 
@@ -34,7 +34,7 @@ class Ran(Record, frozen=True, kw_only=True, tag="ran/1"):
     start: str  # UTC
     end: str | None  # null: it ran when this was exported
     seconds: Count
-    gpus: Count | None  # null: accounting does not count them
+    gpus: Size | None  # null: accounting does not count them
     nodes: str
 
     def __post_init__(self) -> None:
@@ -100,10 +100,15 @@ def _known(sent: Iterable[Sent], runs: Iterable[Run]) -> Iterable[Ran]:
             start=run.start,
             end=run.end,
             seconds=run.seconds,
-            # A job that asked for none has none, whether or not accounting counts them.
-            gpus=0 if run.gpus is None and not gpus_of(before.options.get("gres")) else run.gpus,
+            gpus=_asked(before) if run.gpus is None else run.gpus,
             nodes=run.nodes,
         )
+
+
+def _asked(before: Submission) -> float | None:
+    """GPUs of a job where accounting counts none: it asked for none, or for parts, which are no GPUs there."""
+    asked = gpus_of(before.options.get("gres"), before.gpu_share)
+    return asked if asked == 0 or before.gpu_share < 1 else None
 
 
 def _print(lines: list[Ran], path: str, console: Console) -> None:

@@ -90,8 +90,10 @@ def test_an_answer_of_sbatch_that_was_lost_is_found_in_the_queue(kvexp, root):
 
 def test_what_sbatch_refuses_is_a_sentence_and_leaves_nothing_behind(kvexp, root):
     said = kvexp("submit", "cluster.slurm.partition=nowhere", code=2)
-    assert "sbatch refuses mini" in project.one_sentence(said.splitlines()[-1])
-    assert "invalid partition" in said.lower()
+    sentence, *lines = said[said.index("kvexp: ") :].strip().splitlines()
+    assert sentence.startswith("kvexp: sbatch refuses mini: sbatch: error: invalid partition")
+    assert "conf/cluster/slurm_dev.yaml" in sentence
+    assert all(line.startswith("  sbatch: ") for line in lines)
     assert not list(root.glob("slurm/logs/mini/*"))
     (answer,) = root.glob("slurm/submissions/mini/*.after.json")
     assert json.loads(answer.read_text())["kind"] == "refused/1"
@@ -128,6 +130,18 @@ def test_accounting_and_attempts_know_the_same_jobs(kvexp, root):
     before = (root / "slurm/accounting/mini.jsonl").read_bytes()
     kvexp("account")
     assert (root / "slurm/accounting/mini.jsonl").read_bytes() == before
+
+
+def test_shards_that_share_a_gpu_count_their_part_of_it(kvexp, root):
+    words = ["cluster.slurm.gres=shard:1", "cluster.slurm.gpu_share=0.25"]
+    (job,) = kvexp.submit(*words)
+    gone(job)
+    assert {row["state"] for row in kvexp.status().values()} == {"complete"}
+    until(lambda: "2 COMPLETED" in kvexp("account"), "accounting has both")
+    lines = [json.loads(line) for line in (root / "slurm/accounting/mini.jsonl").read_text().splitlines()]
+    assert [line["gpus"] for line in lines] == [0.25, 0.25]
+    hours = json.loads(kvexp("status", "--json"))["gpu_hours"]
+    assert hours == pytest.approx(sum(line["seconds"] for line in lines) * 0.25 / 3600, abs=1e-3)
 
 
 def test_a_worker_is_seen_running(kvexp, root):
