@@ -125,17 +125,16 @@ def _write_task(path: Path, shard: Shard, load_tokenizer: Callable[[str], Any]) 
     if note is not None and note.says_so(path):
         return
     questions = _questions(shard, family, load_tokenizer)
-    if _holds(path, family, questions):
-        if note is not None:
-            note.write(path)
-        return
-    if path.exists() and shard.suite in begun(path.parent.parent):
-        raise IntegrityError(
-            f"{path} holds other examples than this configuration: go back to it, or give the new study a "
-            "name of its own with study.name=NAME"
-        )
-    examples = [_example(shard, family, q, load_tokenizer(shard.model.name)) for q in questions]
-    replace(path, b"".join(encode(e) + b"\n" for e in examples))
+    if not _holds(path, family, questions):
+        if path.exists() and shard.suite in begun(path.parent.parent):
+            raise IntegrityError(
+                f"{path} holds other examples than this configuration: go back to it, or give the new study "
+                "a name of its own with study.name=NAME"
+            )
+        examples = [_example(shard, family, q, load_tokenizer(shard.model.name)) for q in questions]
+        replace(path, b"".join(encode(e) + b"\n" for e in examples))
+    if note is not None:
+        note.write(path)
 
 
 def _note(shard: Shard, family: Task) -> Note | None:

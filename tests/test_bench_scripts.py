@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from scripts import bench_harness, gpu_check
+from scripts import bench_harness, bench_slurm, gpu_check
 from scripts.benching import checks, setting, timing
 
 
@@ -66,3 +66,11 @@ def test_a_peak_is_what_is_alive_at_once():
 
 def test_a_ratio_is_the_median_of_the_ratios_within_a_repeat():
     assert timing.ratio([2.0, 30.0, 4.0], [1.0, 10.0, 8.0]) == 2.0
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_submit_and_status_prints_its_table(capsys):
+    assert bench_slurm.main(["--shards", "10", "--repeats", "1"]) == 0
+    printed = capsys.readouterr().out
+    for what in ("submit, all of them, questions there", "status", "submit, a fifth of them again"):
+        assert f"| {what} | " in printed

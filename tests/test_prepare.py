@@ -1,5 +1,7 @@
 """What stands in a results folder before anything runs."""
 
+import shutil
+
 import pytest
 
 import kvexp.prepare
@@ -68,25 +70,29 @@ def test_preparing_again_writes_nothing_and_loads_no_tokenizer(folder, root):
     assert contents(folder) == before
 
 
-def test_questions_that_were_compared_are_not_made_again_until_something_changes(folder, root, monkeypatch):
+def test_questions_that_hold_are_not_made_again_until_something_changes(folder, root, monkeypatch):
     made = project.made(root)
     monkeypatch.setenv("KVEXP_CACHE", str(folder / "cache"))
-    compared = []
+    made_anew = []
     real = kvexp.prepare._questions
-    monkeypatch.setattr(kvexp.prepare, "_questions", lambda *words: compared.append(1) or real(*words))
+    monkeypatch.setattr(kvexp.prepare, "_questions", lambda *words: made_anew.append(1) or real(*words))
     load = lambda name: tiny.tokenizer()  # noqa: E731
     write_examples(folder, made, load)
     write_examples(folder, made, load)
-    assert len(compared) == 2  # written, then compared
-    write_examples(folder, made, load)
-    assert len(compared) == 2
-    write_examples(folder, project.made(root, "suite.example_seed=4"), load)
-    assert len(compared) == 3
-    write_examples(folder, made, load)
+    assert len(made_anew) == 1
     (path,) = (folder / "examples").iterdir()
     kept = path.read_bytes()
+    shutil.rmtree(folder / "cache")
+    write_examples(folder, made, load)  # nothing is remembered: compared, and remembered
+    write_examples(folder, made, load)
+    assert len(made_anew) == 2
+    write_examples(folder, project.made(root, "suite.example_seed=4"), load)
+    assert len(made_anew) == 3
+    assert path.read_bytes() != kept
+    write_examples(folder, made, load)
     path.write_bytes(kept.replace(b'"references":["', b'"references":["x', 1))
     write_examples(folder, made, load)
+    assert len(made_anew) == 5
     assert path.read_bytes() == kept
 
 

@@ -106,7 +106,7 @@ def _known(sent: Iterable[Sent], runs: Iterable[Run]) -> Iterable[Ran]:
 
 
 def _asked(before: Submission) -> float | None:
-    """GPUs of a job where accounting counts none: it asked for none, or for parts, which are no GPUs there."""
+    """GPUs of a job where accounting counts none: it asked for none, or for parts, no GPUs there."""
     asked = gpus_of(before.options.get("gres"), before.gpu_share)
     return asked if asked == 0 or before.gpu_share < 1 else None
 
