@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
-from analysis.descriptive.rows import ALL, data_of, lacks_rows, plain, with_signal
+from analysis.descriptive.rows import data_of, lacks_rows, plain, with_signal
 from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture
 from analysis.remembered import remembered
@@ -17,7 +17,7 @@ from analysis.scope import Scope, Suite, nothing
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Bools, Floats
-from analysis.tables.base import Column, Table, Value, shown
+from analysis.tables.base import ALL, Column, Table, Value, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

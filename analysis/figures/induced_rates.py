@@ -18,7 +18,7 @@ from analysis.figures.style import (
     shortened_all,
     title,
 )
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}
@@ -68,7 +68,7 @@ def _words(line: Line, lines: Sequence[Line], names: Mapping[str, str]) -> str:
     """The budget, and before the first one of an arm its name."""
     condition, arm, budget = line
     is_first = budget == min(one[2] for one in lines if one[:2] == (condition, arm))
-    return f"{names[arm]}   {percent(budget)}" if is_first else percent(budget)
+    return f"{names[arm]}   {budget_words(budget)}" if is_first else budget_words(budget)
 
 
 def _write(axes: Axes, words: str, place: tuple[float, float], size: float, colour: str) -> None:

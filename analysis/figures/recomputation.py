@@ -19,7 +19,7 @@ from analysis.figures.style import (
     title,
 )
 from analysis.posthoc.recomputation import Recomputed, points
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words, percent
 
 BARS = {
     "base": ("no recomputation", GREY),
@@ -60,7 +60,7 @@ def _panel(axes: Axes, row: Recomputed, columns: int) -> None:
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
     gain = points(row.numbers["over_random"])
-    rest = f", budget {percent(row.budget)}\ngain over random {gain}"
+    rest = f", budget {budget_words(row.budget)}\ngain over random {gain}"
     title(axes, row.suite, columns, rest, size=8)
     axes.tick_params(axis="y", length=0)
     grid(axes, "x")

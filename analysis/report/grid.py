@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value, percent, shown
+from analysis.tables.base import Column, Table, Value, budget_words, shown
 
 UNDEFINED = "Undefined: "
 LONGEST = 24  # characters of a name that is kept on one line
@@ -155,7 +155,7 @@ def code(text: str) -> Cell:
 
 def budget(value: float | None) -> Cell:
     """A budget in per cent; the full cache has none."""
-    return Cell("-") if value is None else Cell(percent(value), value)
+    return Cell("-") if value is None else Cell(budget_words(value), value)
 
 
 def _of_value(value: Cell | str | int | float | bool | Estimate | None) -> Cell:
