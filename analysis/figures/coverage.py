@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMNS, GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, title
+from analysis.figures.style import COLUMNS, GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, titles
 
 if TYPE_CHECKING:
     from analysis.descriptive.coverage import Ranking
@@ -25,9 +25,10 @@ def coverage(rankings: Sequence["Ranking"]) -> Figure:
     """The drawing; every ranking has its curve."""
     suites = list(dict.fromkeys(one.suite for one in rankings))
     figure, places = panels(len(suites), HEIGHT)
-    for suite, axes in zip(suites, places, strict=True):
-        here = [one for one in rankings if one.suite == suite]
-        title(axes, suite, min(len(suites), COLUMNS), f", {here[0].tasks} tasks")
+    by_suite = [[one for one in rankings if one.suite == suite] for suite in suites]
+    tasks = [f", {here[0].tasks} tasks" for here in by_suite]
+    key = titles(places, suites, min(len(suites), COLUMNS), tasks)
+    for here, axes in zip(by_suite, places, strict=True):
         for one in here:
             _line(axes, one)
         _names(axes, here)
@@ -37,7 +38,7 @@ def coverage(rankings: Sequence["Ranking"]) -> Figure:
         percent_axis(axes.yaxis)
         grid(axes)
     places[0].set_ylim(0, ROOM * max(float(_points(one)[1].max()) for one in rankings) or 1)
-    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error")
+    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
     return figure
 
 

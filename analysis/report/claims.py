@@ -8,7 +8,7 @@ import numpy as np
 from analysis import populations
 from analysis.decide import Answer, Verdict, not_planned
 from analysis.report.beside import Beside, beside_of
-from analysis.report.grid import Cell, Grid, code, estimate, grid, truth
+from analysis.report.grid import NONE, Cell, Grid, code, estimate, grid, truth
 from analysis.statistics import Estimate
 from analysis.tables.base import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, budget_words
 from analysis.verdict.report import Report
@@ -204,7 +204,7 @@ def _quantities(name: str, question: Question, answer: Answer) -> Grid:
 
 def _beside(name: str, beside: Sequence[Beside]) -> Grid:
     rows = [
-        (code(one.quantity) if one.quantity else "-", one.signal, one.pooled.n, *one.numbers)
+        (code(one.quantity) if one.quantity else NONE, one.signal, one.pooled.n, *one.numbers)
         for one in beside
     ]
     heads = ["quantity", "signal", "rows", "pooled", "stratified", "label alone"]

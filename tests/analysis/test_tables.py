@@ -1,4 +1,4 @@
-"""Tables: no name passes for a word of ours, budgets keep their digits, every name is read as it was written."""
+"""Tables: no name passes for a word of ours, budgets keep their digits, names are read as they were written."""
 
 import csv
 import io
@@ -62,14 +62,12 @@ def budgets_of(suite):
 def odd(tmp_path_factory):
     """Tables of a study by name, whose models are spelt like words and whose budgets are near each other."""
     home, folder = tmp_path_factory.mktemp("registrations"), tmp_path_factory.mktemp("planted") / "paper"
-    for name in ("R.toml", "S.toml"):
-        text = (ROOT / "preregistration" / "paper" / name).read_text().replace("draws = 500", "draws = 4")
-        text = re.sub(r"models = \[.*?\]", f"models = {list(MODELS)}", text, flags=re.DOTALL)
-        lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
-        (home / name).write_text("\n".join(lines) + "\n")
+    text = (ROOT / "preregistration" / "paper" / "R.toml").read_text().replace("draws = 500", "draws = 4")
+    text = re.sub(r"models = \[.*?\]", f"models = {list(MODELS)}", text, flags=re.DOTALL)
+    (home / "R.toml").write_text(text)
     grid = [
         row
-        for suite in planted.PAPER
+        for suite in (planted.SIX, planted.CONTROL)
         for model in MODELS
         for task in planted.PAPER[suite]
         for row in planted.rows(suite, model, task, 1, budgets_of(suite))
