@@ -12,6 +12,8 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.tables.base import percent
@@ -19,7 +21,8 @@ from analysis.tables.base import percent
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 COLUMNS = 3  # panels in a row
 NAME = 18  # characters of a name beside a line or bar, of two names together twice as many
-KEY, LINE = 88, 0.15  # characters of a line below the axes, and its inches
+KEYS = (96, 80, 64, 48)  # characters of a line below the axes, the first that fit
+LINE = 0.15  # inches of such a line
 TINY = 1e-30  # an error below it is 0 to a log axis, which has no place for either
 # Colours that differ for colour-blind eyes and in grey (Okabe and Ito, darkened where they are lines).
 NAVY, ORANGE, SKY, GREY, INK = "#1f3b73", "#d55e00", "#56b4e9", "#b4b4b4", "#262626"
@@ -97,7 +100,11 @@ def panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
 
 def label(drawn: Figure, places: Sequence[Axes], across: str, up: str, key: Sequence[str] = ()) -> None:
     """Words for the axes that all panels share, and below them the lines of `keyed`."""
-    lines = [line for one in key for line in textwrap.wrap(one, KEY, break_on_hyphens=False)]
+    lines = list[str]()
+    for most in KEYS:
+        lines = [line for one in key for line in textwrap.wrap(one, most, break_on_hyphens=False)]
+        if _width(lines, 9.0) < 0.97 * WIDTH:
+            break
     drawn.set_figheight(drawn.get_figheight() + LINE * len(lines))
     drawn.supxlabel("\n".join([across, *lines]), fontsize=9, color=INK)
     for leftmost in places[::COLUMNS]:
@@ -153,9 +160,19 @@ def titles(
     longest = max(len(rest.split("\n", maxsplit=1)[0]) for rest in rests)
     room = round((90 // columns - 18) * 9.0 / size) - longest
     short = shortened_all(suites, max(12, room))
+    while room > 12 and _width(short, size) > 0.6 * WIDTH / columns:  # of wide letters
+        room -= 4
+        short = shortened_all(suites, max(12, room))
     for axes, name, rest in zip(places, short, rests, strict=True):
         axes.set_title(name + rest, fontsize=size, pad=pad)
     return keyed("suite", suites, short)
+
+
+def _width(words: Sequence[str], size: float) -> float:
+    """Inches of the widest of these lines; `size` in points."""
+    font = FontProperties(family="DejaVu Sans", size=size)
+    sizes = [text_to_path.get_text_width_height_descent(one, font, ismath=False) for one in words]
+    return max((width / 72 for width, _, _ in sizes), default=0.0)
 
 
 def percent_axis(axis: Axis) -> None:

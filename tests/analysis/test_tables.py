@@ -1,4 +1,4 @@
-"""Tables: no name passes for a word of ours, budgets keep their digits, names are read as they were written."""
+"""Tables: no name passes for a word of ours, budgets keep their digits, names are read as written."""
 
 import csv
 import io
