@@ -11,7 +11,10 @@ from analysis.tables.base import Table
 MARK = "BLIND"
 CAUTION = f"{MARK}: outcomes are permuted, so nothing here is a result."
 ENDING = ".blind"  # of the names of files, before .csv, .md and .svg
-_BOX = re.compile(r'viewBox="0 0 ([\d.]+) [\d.]+"')
+STRIP = 12  # of the units of a drawing, above it: its mark lies over none of its words
+_HEAD = re.compile(r"<svg\b[^>]*>")
+_BOX = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+_HEIGHT = re.compile(r'\bheight="([\d.]+)')
 
 
 def marked_parts(parts: Sequence[Part]) -> list[Part]:
@@ -45,9 +48,22 @@ def _picture(one: Picture) -> Picture:
 
 
 def marked_svg(svg: str) -> str:
-    """A drawing with the mark in its upper right corner, where no figure of ours has words."""
-    box = _BOX.search(svg)
-    place = f'x="{float(box[1]) - 4:g}" text-anchor="end"' if box else 'x="4"'
-    words = f'<text {place} y="9" style="font: bold 9px sans-serif; fill: #d55e00">{MARK}</text>'
+    """A drawing with the mark in a strip of its own above it; over its corner if it says no size."""
     before, end, after = svg.rpartition("</svg>")
-    return f"{before} {words}\n{end}{after}" if end else svg
+    head = _HEAD.search(before)
+    box = _BOX.search(head[0]) if head else None
+    strip, place = "", 'x="4" y="9"'
+    if head and box:
+        width, height = (float(number) for number in box.groups())
+        before = before[: head.start()] + _taller(head[0], height) + before[head.end() :]
+        strip = f'<rect x="0" y="{-STRIP}" width="{width:g}" height="{STRIP}" style="fill: #ffffff"/>'
+        place = f'x="{width - 4:g}" text-anchor="end" y="-3"'
+    words = f'<text {place} style="font: bold 9px sans-serif; fill: #d55e00">{MARK}</text>'
+    return f"{before} {strip}{words}\n{end}{after}" if end else svg
+
+
+def _taller(head: str, height: float) -> str:
+    """The opening tag of a drawing of this height with room for the strip."""
+    high = height + STRIP
+    head = _BOX.sub(lambda found: f'viewBox="0 {-STRIP} {found[1]} {high:g}"', head)
+    return _HEIGHT.sub(lambda found: f'height="{float(found[1]) * high / height:g}', head)

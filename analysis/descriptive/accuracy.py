@@ -7,7 +7,7 @@ from analysis.load.grid import FULL
 from analysis.parts import Part
 from analysis.scope import Scope, Suite
 from analysis.statistics import Estimate
-from analysis.tables.base import BUDGET, NOT_ASKED, Column, Table, Value
+from analysis.tables.base import BUDGET, NOT_ASKED, Column, Table, Value, budget_words, exactly
 
 MAIN = "main tasks"
 # The deterministic arms of the paper's table, each where it is run; a study without them has fewer columns.
@@ -65,12 +65,14 @@ def _table5(scope: Scope) -> Table:
 
 
 def _key(place: Place) -> str:
-    return ".".join(part if isinstance(part, str) else f"{part:g}" for part in place if part is not None)
+    return ".".join(
+        part if isinstance(part, str) else f"{exactly(part)}" for part in place if part is not None
+    )
 
 
 def _words(place: Place) -> str:
     arm, condition, budget = place
-    return arm if budget is None else f"{arm} {condition} {100 * budget:g} %"
+    return arm if budget is None else f"{arm} {condition} {budget_words(budget)}"
 
 
 def _by_task(scope: Scope) -> Table:

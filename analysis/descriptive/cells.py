@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from analysis.data import Data
-from analysis.descriptive.rows import ALL, data_of, lacks_rows, names_in, picks, plain
+from analysis.descriptive.rows import data_of, lacks_rows, names_in, picks, plain
 from analysis.parts import Part, Picture
 from analysis.pictures import no_picture, picture
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate
-from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
+from analysis.tables.base import ALL, LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from analysis.control import Controlled
-from analysis.descriptive.rows import POOLED
 from analysis.details import details_of
 from analysis.parts import Part
 from analysis.scope import Scope
-from analysis.tables.base import BUDGET, Column, Table, Value
+from analysis.tables.base import BUDGET, MAIN, POOLED, Column, Table, Value
 
-MAIN = "main"
 KNOWN = (
     Column("suite", "suite"),
     Column("model", "model"),
@@ -48,7 +46,7 @@ def context_dependence(scope: Scope) -> Part | None:
     controls = ", ".join(dict.fromkeys(one.control for one in found))
     known = tuple(row for one in found for row in _known(one))
     induced = tuple(row for one in found for row in _induced(one))
-    pooled = tuple(row for row in induced if row[1] == POOLED)
+    pooled = tuple(row for row in induced if row[1] is POOLED)
     title = "Induced failures, on all examples and on context-dependent ones"
     tables = (
         Table("control.known", f"What models know without the context ({controls})", KNOWN, known, REMARKS),

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.descriptive.rows import ALL, POOLED, by_model, lacks_rows, median, picks, plain, rows_of
+from analysis.descriptive.rows import by_model, lacks_rows, median, picks, plain, rows_of
 from analysis.load.grid import FULL
 from analysis.parts import Part
 from analysis.populations import strata
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate
 from analysis.statistics.base import Floats, Integers
-from analysis.tables.base import BUDGET, Column, Table, Value
+from analysis.tables.base import ALL, BUDGET, POOLED, Column, Table, Value
 
 EXAMPLE = ("model", "task", "example_id")
 COLUMNS = (
@@ -46,7 +46,7 @@ def cost(scope: Scope) -> Part | None:
     if not scope.suites:
         return None
     rows = tuple(row for suite in scope.suites for row in _rows(scope, suite))
-    pooled = tuple(row for row in rows if row[1] == POOLED)
+    pooled = tuple(row for row in rows if row[1] is POOLED)
     table = Table("cost", "Seconds per generated token, by arm", COLUMNS, rows, REMARKS, excerpt=pooled)
     words = "Timings are those of the batches that the harness decodes, not of arms served on their own."
     return Part("cost", "What a token costs", words, tables=(table,))

@@ -9,15 +9,15 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
-from analysis.descriptive.rows import ALL, data_of, lacks_rows, plain, with_signal
+from analysis.descriptive.rows import data_of, lacks_rows, plain, with_signal
 from analysis.parts import Part, Picture
-from analysis.pictures import no_picture, picture
+from analysis.pictures import no_picture, picture, what_lacks
 from analysis.remembered import remembered
 from analysis.scope import Scope, Suite, nothing
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Bools, Floats
-from analysis.tables.base import Column, Table, Value, shown
+from analysis.tables.base import ALL, Column, Table, Value, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,6 +93,12 @@ def coverage(scope: Scope) -> Part | None:
         Table("coverage.curve", "The whole risk-coverage curve", CURVE, curves, REMARKS),
     )
     return Part("coverage", "Does holding answers back help?", "", tables, (_picture(rankings),))
+
+
+def one_class(rankings: Sequence[Ranking]) -> str:
+    """What is the same of all answers of a suite, so that no signal can rank them; empty: they differ."""
+    shares = {one.at_all.value for one in rankings}
+    return "no answer fails" if shares == {0.0} else "every answer fails" if shares == {1.0} else ""
 
 
 def error_at(score: Floats, failed: Bools, share: float, rows: pd.DataFrame) -> Statistic:
@@ -204,4 +210,10 @@ def _picture(rankings: Sequence[Ranking]) -> Picture:
         return coverage.coverage(drawn)
 
     sentence = f"Error if only the 30 % of lowest risk pass: {at_share}."
-    return picture("coverage", title, (sentence, f"If all pass: {at_all}."), draw)
+    flat = "".join(
+        f" {suite}: {same}, so there is nothing to rank."
+        for suite, found in by_suite.items()
+        if (same := one_class(found))
+    )
+    lost = [(f"{one.suite} by {one.signal}", nothing(one.reason)) for one in rankings if one.curve is None]
+    return picture("coverage", title, (sentence, f"If all pass: {at_all}.{flat}{what_lacks(lost)}"), draw)

@@ -14,13 +14,12 @@ from analysis.parts import Part, Picture
 from analysis.pictures import Words, picture_of
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import BUDGET, Column, Table, Value
+from analysis.tables.base import BUDGET, POOLED, Column, Table, Value, budget_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLE = "Failures induced by eviction, main tasks"
-POOLED = "pooled"
 COLUMNS = (
     Column("suite", "suite"),
     Column("model", "model"),
@@ -80,11 +79,11 @@ def _rows(scope: Scope, suite: Suite) -> Iterator[tuple[Value, ...]]:
         [suite], population([suite], "induced_failure", arms=[*suite.arms, FULL], tasks=suite.tasks)
     )
     main = data.rows[data.rows["task"].isin(suite.main) & (data.rows["arm"] != FULL)]
-    groups = [*data.split(main, "model").items(), (POOLED, main)]
+    groups = [*((str(name), rows) for name, rows in data.split(main, "model").items()), (POOLED, main)]
     for model, rows in groups:
         for (arm, condition, budget), here in data.split(rows, "arm", "condition", "budget").items():
             rates = _three(scope, data, here)
-            yield (suite.name, str(model), str(arm), str(condition), float(budget), len(here), *rates)
+            yield (suite.name, model, str(arm), str(condition), float(budget), len(here), *rates)
 
 
 def _three(scope: Scope, data: Data, rows: pd.DataFrame) -> tuple[Estimate, Estimate, Estimate]:
@@ -147,7 +146,7 @@ def _rate(bar: Bar) -> float:
 
 def _named(bars: Sequence[Bar], rate: float) -> str:
     """A rate and every arm that has it."""
-    arms = ", ".join(f"{bar.arm} at {100 * bar.budget:g} %" for bar in bars if _rate(bar) == rate)
+    arms = ", ".join(f"{bar.arm} at {budget_words(bar.budget)}" for bar in bars if _rate(bar) == rate)
     return f"{_percent(rate)} ({arms})"
 
 

@@ -10,10 +10,9 @@ from analysis.details import details_of
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing, population
 from analysis.statistics import Estimate
-from analysis.tables.base import LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
+from analysis.tables.base import LABEL_MEANS, POOLED, STRATIFIED_MEANS, Column, Table, Value
 
 SIGNAL = "certificate"
-POOLED = "pooled"
 CHANCE = 0.5
 CELL = ["model", "task", "condition"]
 REMARKS = (
@@ -32,11 +31,14 @@ def per_model(scope: Scope) -> Part | None:
     if not suites:
         return None
     by_suite = [_suite(scope, suite) for suite in suites]
-    models = sorted({model for found in by_suite for model in found if model != POOLED})
+    models = sorted({model for found in by_suite for model in found if model is not None})
     absent = _lacking("the suite does not run this model")
     rows = [
-        (model, *(value for found in by_suite for value in found.get(model, absent)))
-        for model in (*models, POOLED)
+        (
+            POOLED if model is None else model,
+            *(value for found in by_suite for value in found.get(model, absent)),
+        )
+        for model in (*models, None)
     ]
     columns = [Column("model", "model"), *(column for suite in suites for column in _columns(suite.name))]
     title = "AUC of the certificate for own failure, by model"
@@ -52,25 +54,27 @@ def _columns(suite: str) -> Iterator[Column]:
         yield Column(f"{key}.{suite}", f"{suite}, {words}", is_estimate=True, has_interval=False)
 
 
-def _suite(scope: Scope, suite: Suite) -> dict[str, tuple[Value, ...]]:
-    """Values by model, and of all models together."""
+def _suite(scope: Scope, suite: Suite) -> dict[str | None, tuple[Value, ...]]:
+    """Values by model, None of all models together."""
     table, arm = scope.report.study.table, suite.wanted.arm
     models = sorted(set(table.loc[table["suite"] == suite.name, "model"].astype(str)))
     reasons = {
         model: scope.lacks(population([suite], "own_failure", arms=[arm], models=[model])) for model in models
     }
     whole = [model for model in models if not reasons[model]]
-    found = {model: _lacking(reason) for model, reason in reasons.items() if reason}
+    found: dict[str | None, tuple[Value, ...]] = {
+        model: _lacking(reason) for model, reason in reasons.items() if reason
+    }
     if not whole:
-        return {**found, POOLED: _lacking(reasons[models[0]])}
+        return {**found, None: _lacking(reasons[models[0]])}
     data = scope.data([suite], population([suite], "own_failure", arms=[arm], models=whole))
     split = data.split(data.counted, "model")
     found |= {model: (*_aucs(data, split[model]), *_cells(data, split[model])) for model in whole}
     if whole != models:
-        return {**found, POOLED: _lacking(next(filter(None, reasons.values())))}
+        return {**found, None: _lacking(next(filter(None, reasons.values())))}
     row = details_of(scope, suite.registered).signals(suite, arm, "own_failure").get(SIGNAL)
     numbers = (row.pooled, row.stratified, row.cell_label) if row is not None else _aucs(data, data.counted)
-    return {**found, POOLED: (*numbers, *_cells(data, data.counted))}
+    return {**found, None: (*numbers, *_cells(data, data.counted))}
 
 
 def _lacking(reason: str) -> tuple[Value, ...]:

@@ -10,9 +10,8 @@ from analysis.data import Data
 from analysis.scope import Scope, Suite, lacks_answers, lacks_full, nothing, population
 from analysis.statistics import Estimate
 from analysis.statistics.base import Bools, Floats
+from analysis.tables.base import POOLED
 from kvexp.prereg.registration import Label
-
-ALL, POOLED = "all", "pooled"  # of conditions, budgets and tasks; of models
 
 
 def rows_of(scope: Scope, suite: Suite) -> pd.DataFrame:

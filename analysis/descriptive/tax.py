@@ -6,11 +6,11 @@ import pandas as pd
 
 from analysis import statistics
 from analysis.data import Data, clusters_of, ids_of
-from analysis.descriptive.rows import ALL, POOLED, data_of, lacks_rows
+from analysis.descriptive.rows import data_of, lacks_rows
 from analysis.parts import Part
 from analysis.scope import Scope, Suite, nothing
 from analysis.statistics import Estimate, Statistic
-from analysis.tables.base import BUDGET, Column, Table, Value
+from analysis.tables.base import ALL, BUDGET, MAIN, POOLED, Column, Table, Value
 
 COLUMNS = (
     Column("suite", "suite"),
@@ -27,7 +27,6 @@ REMARKS = (
     "Both arms at the same condition and budget; the randomised arm, which carries the certificate, is "
     "averaged over its seeds. Positive: randomness costs. main: the main tasks together.",
 )
-MAIN = "main"
 PLACE = ("arm", "condition", "budget")
 
 

@@ -13,7 +13,7 @@ from analysis.attention import Attention
 from analysis.attention.calibration import DELTAS
 from analysis.figures.style import INK, NAVY, ORANGE, coverage_limits, grid, label, panels, percent_axis
 from analysis.statistics import Estimate
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 
 SHOWN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # 0.3 and 0.4 would run into their neighbours
 
@@ -30,7 +30,7 @@ def calibration(one: Attention) -> Figure:
         promise = panel.plot(smooth, 1 - smooth, color=INK, linewidth=1.1, linestyle="--")
         without = _line(panel, deltas, [row.without_b for row in rows], ORANGE, "s", "white")
         whole = _line(panel, deltas, [row.coverage for row in rows], NAVY, "o", NAVY)
-        panel.set_title(f"budget {percent(budget)}")
+        panel.set_title(f"budget {budget_words(budget)}")
         panel.xaxis.set_major_locator(FixedLocator(SHOWN))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.style import COLUMNS, GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, title
+from analysis.descriptive.coverage import one_class
+from analysis.figures.style import COLUMNS, GREY, INK, NAVY, ORANGE, grid, label, panels, percent_axis, titles
 
 if TYPE_CHECKING:
     from analysis.descriptive.coverage import Ranking
@@ -22,23 +23,34 @@ ROOM = 1.18  # above the highest line, for its name
 
 
 def coverage(rankings: Sequence["Ranking"]) -> Figure:
-    """The drawing; every ranking has its curve."""
+    """The drawing; every ranking has its curve. Where all answers fail or none does, it says so."""
     suites = list(dict.fromkeys(one.suite for one in rankings))
     figure, places = panels(len(suites), HEIGHT)
-    for suite, axes in zip(suites, places, strict=True):
-        here = [one for one in rankings if one.suite == suite]
-        title(axes, suite, min(len(suites), COLUMNS), f", {here[0].tasks} tasks")
-        for one in here:
-            _line(axes, one)
-        _names(axes, here)
+    by_suite = [[one for one in rankings if one.suite == suite] for suite in suites]
+    tasks = [f", {here[0].tasks} tasks" for here in by_suite]
+    key = titles(places, suites, min(len(suites), COLUMNS), tasks)
+    for here, axes in zip(by_suite, places, strict=True):
+        if level := one_class(here):
+            _flat(axes, here[0], level)
+        else:
+            for one in here:
+                _line(axes, one)
+            _names(axes, here)
         axes.set_xlim(0, 1.02)
         axes.set_xticks(TICKS)
         percent_axis(axes.xaxis)
         percent_axis(axes.yaxis)
         grid(axes)
     places[0].set_ylim(0, ROOM * max(float(_points(one)[1].max()) for one in rankings) or 1)
-    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error")
+    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
     return figure
+
+
+def _flat(axes: Axes, one: "Ranking", level: str) -> None:
+    """One line for all signals, which would lie on each other, and why there is nothing to see."""
+    axes.plot(*_points(one), color=INK)
+    words = f"{level},\nso there is nothing to rank"
+    axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", fontsize=8.5)
 
 
 def _line(axes: Axes, one: "Ranking") -> None:

@@ -6,7 +6,7 @@ from matplotlib.patches import Patch
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
 from analysis.figures.style import INK, NAVY, ORANGE, SKY, TINY, figure, grid, plain_log
-from analysis.tables.base import digits, percent
+from analysis.tables.base import budget_words, digits
 
 COLOURS = {"hajek": NAVY, "topk": ORANGE, "no_offset": SKY, "uniform": "#efefef"}
 EDGE = "#505050"
@@ -49,7 +49,7 @@ def errors(one: Attention) -> Figure:
     middle = (len(names) - 1) * STEP / 2
     axes.set_xticks(
         [at * (len(names) + 1) + middle for at in range(len(budgets))],
-        [f"budget {percent(budget)}" for budget in budgets],
+        [f"budget {budget_words(budget)}" for budget in budgets],
     )
     axes.tick_params(axis="x", length=0)
     low = min(max(row.q05, smallest) for row in one.errors) / 1.3

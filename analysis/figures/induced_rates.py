@@ -13,12 +13,13 @@ from analysis.figures.style import (
     ORANGE,
     figure,
     grid,
+    keyed,
     label,
     percent_axis,
     shortened_all,
-    title,
+    titles,
 )
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 
 CONDITIONS = {"aware": NAVY, "stream": ORANGE}
 WORDS = {"aware": "aware (question known)", "stream": "stream (question unknown)"}
@@ -39,10 +40,12 @@ def induced_rates(bars: Sequence[Bar]) -> Figure:
         empty.remove()
     for axes, suite in zip(every, suites, strict=False):
         _panel(axes, [bar for bar in bars if bar.suite == suite], heights)
-        title(axes, suite, columns)
+    key = titles(every[: len(suites)], suites, columns)
     first = every[0]
     arms = [arm for _, arm, _ in lines]
-    names = dict(zip(arms, shortened_all(arms), strict=True))
+    short = shortened_all(arms)
+    names = dict(zip(arms, short, strict=True))
+    key += keyed("arm", arms, short)
     first.set_yticks(list(heights.values()), [_words(line, lines, names) for line in heights])
     first.set_ylim(max(heights.values()) + 0.8, -1.6)
     first.set_xlim(0, 1.17)
@@ -50,7 +53,7 @@ def induced_rates(bars: Sequence[Bar]) -> Figure:
     percent_axis(first.xaxis)
     for tick, (condition, _, _) in zip(first.get_yticklabels(), heights, strict=True):
         tick.set_color(CONDITIONS.get(condition, INK))
-    label(drawn, [], "induced failures: share of what the full cache answers that the arm does not", "")
+    label(drawn, [], "induced failures: share of what the full cache answers that the arm does not", "", key)
     return drawn
 
 
@@ -68,7 +71,7 @@ def _words(line: Line, lines: Sequence[Line], names: Mapping[str, str]) -> str:
     """The budget, and before the first one of an arm its name."""
     condition, arm, budget = line
     is_first = budget == min(one[2] for one in lines if one[:2] == (condition, arm))
-    return f"{names[arm]}   {percent(budget)}" if is_first else percent(budget)
+    return f"{names[arm]}   {budget_words(budget)}" if is_first else budget_words(budget)
 
 
 def _write(axes: Axes, words: str, place: tuple[float, float], size: float, colour: str) -> None:

@@ -6,7 +6,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.attention import Attention
 from analysis.figures.style import SERIES, TINY, coverage_limits, figure, grid, percent_axis, plain_log
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 
 
 def layers(one: Attention) -> Figure:
@@ -21,7 +21,7 @@ def layers(one: Attention) -> Figure:
         at = [row.layer for row in rows]
         coverage = np.array([row.coverage.value for row in rows], np.float64)
         median = np.array([row.hajek.value for row in rows], np.float64)
-        look = {"color": colour, "marker": marker, "label": f"budget {percent(budget)}"}
+        look = {"color": colour, "marker": marker, "label": f"budget {budget_words(budget)}"}
         top.plot(at, coverage, **look)
         bottom.plot(at, np.where(median > TINY, median, np.nan), **look)
         covered += coverage.tolist()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from analysis.figures.dots import MARKS, baseline, chance, lines, shares, stratified, with_interval
-from analysis.figures.style import NAVY, ORANGE, figure, label, shortened_all
+from analysis.figures.style import NAVY, ORANGE, figure, keyed, label, shortened_all
 from analysis.posthoc.questions import QUESTIONS, Answered
 
 COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
@@ -33,12 +33,13 @@ def questions(rows: Sequence[Answered]) -> Figure:
         chance(axes)
         axes.tick_params(axis="y", length=0)
     first = drawn.axes[0]
-    suites = shortened_all([suite for suite, _ in places])
-    lines(first, [f"{suite}   {signal}" for suite, (_, signal) in zip(suites, places, strict=True)])
+    suites = [suite for suite, _ in places]
+    short = shortened_all(suites)
+    lines(first, [f"{suite}   {signal}" for suite, (_, signal) in zip(short, places, strict=True)])
     for tick, (_, signal) in zip(first.get_yticklabels(), places, strict=True):
         tick.set_color(COLOURS[signal])
     shares(first, [one for row in rows for one in (row.pooled, row.stratified, row.baseline)])
     for axes in drawn.axes[1:]:
         axes.grid(visible=True, axis="x")
-    label(drawn, [], f"AUC; {MARKS}", "")
+    label(drawn, [], f"AUC; {MARKS}", "", keyed("suite", suites, short))
     return drawn

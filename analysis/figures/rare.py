@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from analysis.attention import Attention
 from analysis.attention.rare import EDGES
 from analysis.figures.style import NAVY, coverage_limits, grid, label, panels, percent_axis
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 
 
 def rare(one: Attention) -> Figure:
@@ -35,7 +35,7 @@ def rare(one: Attention) -> Figure:
                 )
             panel.text(count_at, height, f"{row.cells:,}", va="center", fontsize=7.5, color="#505050")
         panel.text(count_at, -0.85, "cells", va="center", fontsize=7.5, color="#505050")
-        panel.set_title(f"budget {percent(budget)}")
+        panel.set_title(f"budget {budget_words(budget)}")
         panel.set_xlim(low, high)
         percent_axis(panel.xaxis)
         panel.locator_params(axis="x", nbins=4)

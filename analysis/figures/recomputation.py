@@ -16,10 +16,10 @@ from analysis.figures.style import (
     label,
     panels,
     percent_axis,
-    title,
+    titles,
 )
 from analysis.posthoc.recomputation import Recomputed, points
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words, percent
 
 BARS = {
     "base": ("no recomputation", GREY),
@@ -37,18 +37,22 @@ def recomputation(rows: Sequence[Recomputed]) -> Figure:
     ends = [row.numbers[name] for row in rows for name in BARS]
     most = max(max(one.value or 0.0, one.hi or 0.0) for one in ends)
     for axes, row in zip(places, rows, strict=True):
-        _panel(axes, row, min(len(rows), COLUMNS))
+        _panel(axes, row)
+    rests = [
+        f", budget {budget_words(row.budget)}\ngain over random {points(row.numbers['over_random'])}"
+        for row in rows
+    ]
+    key = titles(places, [row.suite for row in rows], min(len(rows), COLUMNS), rests, size=8)
     places[0].set_xlim(0, min(most * ROOM, 1.15) or 1.0)
     places[0].set_yticks(range(len(BARS)), [words for words, _ in BARS.values()])
     places[0].set_ylim(len(BARS) - 0.4, -0.6)
     percent_axis(places[0].xaxis)
-    label(
-        drawn, [], f"accuracy, mean over seeds; recomputed with the full cache: {percent(rows[0].rate)}", ""
-    )
+    across = f"accuracy, mean over seeds; recomputed with the full cache: {percent(rows[0].rate)}"
+    label(drawn, [], across, "", key)
     return drawn
 
 
-def _panel(axes: Axes, row: Recomputed, columns: int) -> None:
+def _panel(axes: Axes, row: Recomputed) -> None:
     for at, (name, (_, colour)) in enumerate(BARS.items()):
         found = row.numbers[name]
         if found.value is None:
@@ -59,8 +63,5 @@ def _panel(axes: Axes, row: Recomputed, columns: int) -> None:
             axes.plot([found.lo, found.hi], [at, at], color=INK, linewidth=1.0)
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
-    gain = points(row.numbers["over_random"])
-    rest = f", budget {percent(row.budget)}\ngain over random {gain}"
-    title(axes, row.suite, columns, rest, size=8)
     axes.tick_params(axis="y", length=0)
     grid(axes, "x")

@@ -13,7 +13,7 @@ from analysis.attention import Attention
 from analysis.attention.budgets import ByBudget
 from analysis.figures.style import GREY, INK, label, panels
 from analysis.statistics.base import Floats
-from analysis.tables.base import Column, percent, shown
+from analysis.tables.base import Column, budget_words, shown
 
 ACROSS = 40  # hexagons from side to side
 BELOW = 0.001  # share of the numbers that the axes may leave out: a few near 0 would take half of a panel
@@ -86,7 +86,7 @@ def _panel(panel: Axes, row: ByBudget, points: Floats, low: float, high: float) 
     panel.grid(visible=True, color=GREY, alpha=0.35)
     covered = "undefined" if row.coverage.value is None else f"{100 * row.coverage.value:.1f} %"
     rank = shown(row.spearman, Column("", "", "share", has_interval=False))
-    panel.set_title(f"budget {percent(row.budget)}\ncovered {covered}, Spearman {rank}")
+    panel.set_title(f"budget {budget_words(row.budget)}\ncovered {covered}, Spearman {rank}")
     at: dict[str, Any] = {"transform": panel.transAxes, "fontsize": 7.5, "color": "#505050"}
     panel.text(0.04, 0.96, "error above certificate", va="top", **at)
     if count := int(is_beyond.sum()):

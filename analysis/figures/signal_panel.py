@@ -1,12 +1,12 @@
 """Figure 2: a line for each signal of each arm."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
 from analysis.descriptive.signal_panel import Seen
 from analysis.figures.dots import MARKS, baseline, chance, lines, shares, stratified, with_interval
-from analysis.figures.style import INK, NAME, NAVY, ORANGE, figure, label, shortened, shortened_all
+from analysis.figures.style import INK, NAVY, ORANGE, figure, keyed, label, shortened_all
 
 COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
 LINE, EDGES = 0.24, 1.1  # inches
@@ -16,9 +16,13 @@ def signal_panel(rows: Sequence[Seen]) -> Figure:
     """AUCs with intervals, arm by arm; see MARKS."""
     drawn = figure(EDGES + LINE * len(rows))
     axes = drawn.subplots()
-    every = {suite for row in rows for suite in row.suites}
-    arms = shortened_all([row.arm for row in rows])
-    words = [f"{arm}   {row.signal}{_only(row, every)}" for arm, row in zip(arms, rows, strict=True)]
+    suites = list(dict.fromkeys(suite for row in rows for suite in row.suites))
+    short = dict(zip(suites, shortened_all(suites), strict=True))
+    names = [row.arm for row in rows]
+    arms = shortened_all(names)
+    words = [f"{arm}   {row.signal}{_only(row, short)}" for arm, row in zip(arms, rows, strict=True)]
+    alone = [row.suites[0] for row in rows if len(row.suites) == 1 < len(suites)]
+    key = [*keyed("arm", names, arms), *keyed("suite", alone, [short[suite] for suite in alone])]
     for at, row in enumerate(rows):
         colour = COLOURS.get(row.signal, INK)
         baseline(axes, row.baseline, at)
@@ -31,13 +35,13 @@ def signal_panel(rows: Sequence[Seen]) -> Figure:
     chance(axes)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(COLOURS.get(row.signal, INK))
-    label(drawn, [], f"AUC for the arm's own induced failures\n{MARKS}", "")
+    label(drawn, [], f"AUC for the arm's own induced failures\n{MARKS}", "", key)
     return drawn
 
 
-def _only(row: Seen, every: set[str]) -> str:
+def _only(row: Seen, short: Mapping[str, str]) -> str:
     """The suites of an arm that not all run."""
-    if every == set(row.suites):
+    if short.keys() == set(row.suites):
         return ""
     one, *others = row.suites
-    return f" ({len(row.suites)} of {len(every)} suites)" if others else f" ({shortened(one, NAME)})"
+    return f" ({len(row.suites)} of {len(short)} suites)" if others else f" ({short[one]})"

@@ -1,7 +1,9 @@
 """What all figures share: size, type, colours, axes in words, and bytes that do not change."""
 
 import io
+import itertools
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +12,8 @@ import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.tables.base import percent
@@ -17,6 +21,8 @@ from analysis.tables.base import percent
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 COLUMNS = 3  # panels in a row
 NAME = 18  # characters of a name beside a line or bar, of two names together twice as many
+KEYS = (96, 80, 64, 48)  # characters of a line below the axes, the first that fit
+LINE = 0.15  # inches of such a line
 TINY = 1e-30  # an error below it is 0 to a log axis, which has no place for either
 # Colours that differ for colour-blind eyes and in grey (Okabe and Ito, darkened where they are lines).
 NAVY, ORANGE, SKY, GREY, INK = "#1f3b73", "#d55e00", "#56b4e9", "#b4b4b4", "#262626"
@@ -92,9 +98,15 @@ def panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
     return drawn, every[:count]
 
 
-def label(drawn: Figure, places: Sequence[Axes], across: str, up: str) -> None:
-    """Words for the axes that all panels share."""
-    drawn.supxlabel(across, fontsize=9, color=INK)
+def label(drawn: Figure, places: Sequence[Axes], across: str, up: str, key: Sequence[str] = ()) -> None:
+    """Words for the axes that all panels share, and below them the lines of `keyed`."""
+    lines = list[str]()
+    for most in KEYS:
+        lines = [line for one in key for line in textwrap.wrap(one, most, break_on_hyphens=False)]
+        if _width(lines, 9.0) < 0.97 * WIDTH:
+            break
+    drawn.set_figheight(drawn.get_figheight() + LINE * len(lines))
+    drawn.supxlabel("\n".join([across, *lines]), fontsize=9, color=INK)
     for leftmost in places[::COLUMNS]:
         leftmost.set_ylabel(up)
 
@@ -108,19 +120,59 @@ def shortened(name: str, most: int) -> str:
 
 
 def shortened_all(names: Sequence[str], most: int = NAME) -> list[str]:
-    """Names of at most `most` characters; where that makes different names the same, these are numbered."""
+    """Names of at most `most` characters; where that makes different names the same, these are numbered.
+
+    Names that differ differ here too.
+    """
     short = {name: shortened(name, most) for name in dict.fromkeys(names)}
-    for alike in (one for one, count in Counter(short.values()).items() if count > 1):
-        for at, name in enumerate([name for name in short if short[name] == alike], start=1):
-            ending = f" ({at})"
-            short[name] = shortened(name, most - len(ending)) + ending
+    counts = Counter(short.values())
+    taken = {one for one, count in counts.items() if count == 1}
+    for name, alike in short.items():
+        if counts[alike] > 1:
+            numbered = (
+                shortened(name, most - len(end)) + end for end in map(" ({})".format, itertools.count(1))
+            )
+            short[name] = next(one for one in numbered if one not in taken)
+            taken.add(short[name])
     return [short[name] for name in names]
 
 
-def title(axes: Axes, name: str, columns: int, rest: str = "", *, size: float = 9.0) -> None:
-    """The name of a panel, one of `columns` in a row, short enough for its room; `rest` stands whole."""
-    room = round((90 // columns - 18) * 9.0 / size) - len(rest.split("\n", maxsplit=1)[0])
-    axes.set_title(shortened(name, max(12, room)) + rest, fontsize=size)
+def keyed(noun: str, names: Sequence[str], short: Sequence[str]) -> list[str]:
+    """What shortened names stand for, a line each; `noun` says of what they are names."""
+    both = dict.fromkeys(pair for pair in zip(short, names, strict=True) if pair[0] != pair[1])
+    return [f"{noun} {one}: {name}" for one, name in both]
+
+
+def titles(
+    places: Sequence[Axes],
+    suites: Sequence[str],
+    columns: int,
+    rests: Sequence[str] = (),
+    *,
+    size: float = 9.0,
+    pad: float | None = None,
+) -> list[str]:
+    """Name panels, `columns` in a row, by their suites, short enough for their room; returns their `keyed`.
+
+    `rests` stand behind the names and are never shortened.
+    """
+    rests = rests or [""] * len(suites)
+    longest = max(len(rest.split("\n", maxsplit=1)[0]) for rest in rests)
+    room = round((90 // columns - 18) * 9.0 / size) - longest
+    short = shortened_all(suites, max(12, room))
+    while room > 12 and _width(short, size) > 0.6 * WIDTH / columns:  # of wide letters
+        room -= 4
+        short = shortened_all(suites, max(12, room))
+    for axes, name, rest in zip(places, short, rests, strict=True):
+        axes.set_title(name + rest, fontsize=size, pad=pad)
+    return keyed("suite", suites, short)
+
+
+def _width(words: Sequence[str], size: float) -> float:
+    """Inches of the widest of these lines; `size` in points."""
+    font = FontProperties(family="DejaVu Sans", size=size)
+    sizes = [text_to_path.get_text_width_height_descent(one, font, ismath=False) for one in words]
+    return max((width / 72 for width, _, _ in sizes), default=0.0)
 
 
 def percent_axis(axis: Axis) -> None:

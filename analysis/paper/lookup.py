@@ -1,13 +1,13 @@
 """Finds in the tables of a study what stands where the paper has a number."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
 from analysis.paper.numbers import Number, Pick
 from analysis.statistics import Estimate
-from analysis.tables.base import Table, Value
+from analysis.tables.base import Column, Table, Value, exactly, told
 
 
 def standing(roles: Mapping[str, list[str]], suites: Iterable[str]) -> dict[str, str]:
@@ -46,7 +46,9 @@ class Lookup:
         found = [
             row[keys.index(column)]
             for row in table.rows
-            if all(_plain(row[keys.index(key)]) in values for key, values in conditions.items())
+            if all(
+                _spelt(row, table.columns, keys.index(key)) in values for key, values in conditions.items()
+            )
         ]
         if not found:
             where = ", ".join(f"{key} {' or '.join(values)}" for key, values in conditions.items())
@@ -118,8 +120,14 @@ def _texts(row: Mapping[str, str | float | list[str]]) -> list[str]:
 
 
 def _plain(value: Value) -> str:
-    """A value of a row as the file spells it."""
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    """A value as the file spells it."""
+    return exactly(float(value)) if isinstance(value, int | float) else str(value)
+
+
+def _spelt(row: Sequence[Value], columns: Sequence[Column], at: int) -> str:
+    """A value of a row; no name passes for a word of ours."""
+    value = row[at]
+    return told(value, columns[at]) if isinstance(value, str) else _plain(value)
 
 
 def _none(reason: str) -> Estimate:

@@ -19,7 +19,7 @@ from analysis.scope import Scope, Suite, nothing, population
 from analysis.signals import risk
 from analysis.statistics import Estimate, Statistic
 from analysis.statistics.base import Floats
-from analysis.tables.base import BUDGET, Column, Table, Value
+from analysis.tables.base import BUDGET, Column, Table, Value, budget_words
 from kvexp.prereg.registration import Population
 from kvexp.records import Condition
 
@@ -200,7 +200,7 @@ def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Tab
 def figure4(rows: Sequence[Recomputed]) -> Picture:
     """Figure 4, of means over seeds, or why there is none."""
     known = [row for row in rows if row.numbers["certificate"].value is not None]
-    numbers = [(f"{row.suite} at {100 * row.budget:g} %", row.numbers["certificate"]) for row in rows]
+    numbers = [(f"{row.suite} at {budget_words(row.budget)}", row.numbers["certificate"]) for row in rows]
 
     def draw() -> "Figure":
         from analysis.figures.recomputation import recomputation

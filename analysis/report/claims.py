@@ -8,13 +8,14 @@ import numpy as np
 from analysis import populations
 from analysis.decide import Answer, Verdict, not_planned
 from analysis.report.beside import Beside, beside_of
-from analysis.report.grid import Cell, Grid, code, estimate, grid, truth
+from analysis.report.grid import NONE, Cell, Grid, code, estimate, grid, truth
 from analysis.statistics import Estimate
-from analysis.tables.base import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, percent
+from analysis.tables.base import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, budget_words
 from analysis.verdict.report import Report
 from kvexp.prereg.registration import Population, Question
 
 ALL = "all"
+EVERY_SUITE = "all suites"  # no name: those have no spaces
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def _population(question: Question) -> Iterator[tuple[str, str]]:
     if isinstance(rows, Population):
         yield "arms", ", ".join(rows.arms)
         yield "conditions", _listed(rows.conditions)
-    yield "budgets", ALL if rows.budgets is None else ", ".join(map(percent, rows.budgets))
+    yield "budgets", ALL if rows.budgets is None else ", ".join(map(budget_words, rows.budgets))
 
 
 def _listed(values: Sequence[str] | None) -> str:
@@ -203,7 +204,7 @@ def _quantities(name: str, question: Question, answer: Answer) -> Grid:
 
 def _beside(name: str, beside: Sequence[Beside]) -> Grid:
     rows = [
-        (code(one.quantity) if one.quantity else "-", one.signal, one.pooled.n, *one.numbers)
+        (code(one.quantity) if one.quantity else NONE, one.signal, one.pooled.n, *one.numbers)
         for one in beside
     ]
     heads = ["quantity", "signal", "rows", "pooled", "stratified", "label alone"]
@@ -263,13 +264,13 @@ def _row_counts(report: Report, question: Question, answer: Answer) -> _Counts:
     needed = populations.needed(table, population)
     suites, present = table["suite"].astype(str).to_numpy(), table["present"].to_numpy(bool)
     rows = populations.labelled(table, population, question.success) if answer.is_decided else None
-    for suite in [*population.suites, *([ALL] if len(population.suites) > 1 else [])]:
-        here = needed if suite == ALL else needed & (suites == suite)
+    for suite in [*population.suites, *([EVERY_SUITE] if len(population.suites) > 1 else [])]:
+        here = needed if suite == EVERY_SUITE else needed & (suites == suite)
         counts = (int(here.sum()), int((here & present).sum()))
         if rows is None:
             yield suite, *counts, None, None, None
             continue
-        counted = rows[rows["counts"] & ((rows["suite"] == suite) | (suite == ALL))]
+        counted = rows[rows["counts"] & ((rows["suite"] == suite) | (suite == EVERY_SUITE))]
         yield suite, *counts, len(counted), int(counted["positive"].sum()), counted["cluster"].nunique()
 
 
@@ -277,7 +278,7 @@ def _cell_counts(report: Report, question: Question, answer: Answer) -> _Counts:
     cells, table = question.cells, report.study.cells
     assert cells is not None
     rows = table[populations.selected(table, cells)]
-    for suite in [*cells.suites, *([ALL] if len(cells.suites) > 1 else [])]:
-        here = rows if suite == ALL else rows[rows["suite"] == suite]
+    for suite in [*cells.suites, *([EVERY_SUITE] if len(cells.suites) > 1 else [])]:
+        here = rows if suite == EVERY_SUITE else rows[rows["suite"] == suite]
         prompts = len(np.unique(populations.clusters(here))) if len(here) else 0
         yield suite, len(here), int(here["present"].sum()), prompts

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.report.grid import Cell, Grid, code, grid
+from analysis.report.grid import NONE, Cell, Grid, code, grid
 from analysis.sealed.amendments import Step
 from analysis.sealed.seals import SHORT
 from analysis.verdict.amendments import STAGES
@@ -155,7 +155,7 @@ def _tables(found: Evidence) -> Iterator[Grid]:
             one.suite,
             code(one.manifest[:SHORT]) if one.manifest else "not locked",
             _stamped(one.stamps),
-            _words(one) if one.manifest else "-",
+            _words(one) if one.manifest else NONE,
             one.incomplete or "",
             "; ".join(one.differences),
         )

@@ -14,7 +14,7 @@ from analysis.parts import Picture
 from analysis.report.svg import inline
 from analysis.report.templating import anchor
 from analysis.statistics import Estimate
-from analysis.tables.base import digits
+from analysis.tables.base import budget_words, digits
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 Words = tuple[str, str]  # the sentence that a figure supports, and details in a shorter line
@@ -83,7 +83,7 @@ def _errors(one: Attention) -> Words:
     known = [(poisson, topk) for poisson, topk in both if poisson is not None and topk is not None]
     lower = sum(poisson < topk for poisson, topk in known)
     rows = [
-        f"{percent(row.budget)} {' / '.join(_value(getattr(row, name), number) for name in ESTIMATORS)}"
+        f"{budget_of(row.budget)} {' / '.join(_value(getattr(row, name), number) for name in ESTIMATORS)}"
         for row in one.budgets
     ]
     return (
@@ -109,8 +109,8 @@ def _layers(one: Attention) -> Words:
         return "Coverage by layer is undefined.", ""
     low, high = min(known), max(known)
     return (
-        f"Coverage is lowest in layer {low[1]} ({percent(low[0])} at budget {percent(low[2])}) and highest "
-        f"in layer {high[1]} ({percent(high[0])} at {percent(high[2])}).",
+        f"Coverage is lowest in layer {low[1]} ({percent(low[0])} at budget {budget_of(low[2])}) and highest "
+        f"in layer {high[1]} ({percent(high[0])} at {budget_of(high[2])}).",
         "",
     )
 
@@ -122,9 +122,9 @@ def _rare(one: Attention) -> Words:
         known = [row for row in one.rare if row.budget == budget and row.coverage.value is not None]
         if known:
             worst = min(known, key=lambda row: row.coverage.value or 0.0)
-            where = f"share {worst.low:g} to {worst.high:g}, budget {percent(budget)}"
+            where = f"share {worst.low:g} to {worst.high:g}, budget {budget_of(budget)}"
             least.append(f"{_covered(worst)} ({where})")
-            first.append(f"{_covered(known[0])} at {percent(budget)}")
+            first.append(f"{_covered(known[0])} at {budget_of(budget)}")
     share_of = "the share of attention on tokens that were all but sure to go (pi < 0.001)"
     if not least:
         return f"Coverage by {share_of} is undefined.", ""
@@ -176,6 +176,11 @@ _WORDS: Mapping[str, Callable[[Attention], Words]] = {
 def percent(value: float) -> str:
     """A share: 12.5 %, on one line."""
     return f"{100 * value:.3g}{NO_BREAK}%"
+
+
+def budget_of(value: float) -> str:
+    """A budget with all its digits: 12.5 %, on one line."""
+    return budget_words(value).replace(" ", NO_BREAK)
 
 
 def share(value: float) -> str:

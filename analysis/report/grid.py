@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value, percent, shown
+from analysis.tables.base import Column, Table, Value, budget_words, shown
 
 UNDEFINED = "Undefined: "
 LONGEST = 24  # characters of a name that is kept on one line
@@ -22,12 +22,14 @@ class Cell:
         sort: the number that it is sorted by; None: by its text, or last where the column has numbers.
         is_code: an expression, a command or a digest.
         target: id of a place in the page that the text links to; empty: none.
+        is_missing: there is no value; the text says so, and a name with the same letters does not.
     """
 
     text: str
     sort: float | None = None
     is_code: bool = False
     target: str = ""
+    is_missing: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -38,6 +40,9 @@ class Cell:
     def key(self) -> str:
         """The sort key as an attribute; no digit is lost."""
         return "" if self.sort is None else repr(self.sort)
+
+
+NONE = Cell("-", is_missing=True)
 
 
 @dataclass(frozen=True)
@@ -137,15 +142,17 @@ def grid(
 def estimate(found: Estimate | None, *, is_count: bool = False) -> Cell:
     """A number with its interval; a count as a whole number."""
     if found is None:
-        return Cell("-")
+        return NONE
     if is_count and found.value is not None:
         return Cell(f"{found.value:g}", found.value)
-    return Cell(shown(found, Column("", "", "share", is_estimate=True)), found.value)
+    return Cell(
+        shown(found, Column("", "", "share", is_estimate=True)), found.value, is_missing=found.value is None
+    )
 
 
 def truth(value: bool | None) -> Cell:
     """A three-valued truth."""
-    return Cell({True: "true", False: "false", None: "unknown"}[value])
+    return Cell({True: "true", False: "false", None: "unknown"}[value], is_missing=value is None)
 
 
 def code(text: str) -> Cell:
@@ -155,7 +162,7 @@ def code(text: str) -> Cell:
 
 def budget(value: float | None) -> Cell:
     """A budget in per cent; the full cache has none."""
-    return Cell("-") if value is None else Cell(percent(value), value)
+    return NONE if value is None else Cell(budget_words(value), value)
 
 
 def _of_value(value: Cell | str | int | float | bool | Estimate | None) -> Cell:
@@ -164,14 +171,16 @@ def _of_value(value: Cell | str | int | float | bool | Estimate | None) -> Cell:
     if isinstance(value, Estimate):
         return estimate(value)
     if value is None:
-        return Cell("-")
+        return NONE
     return _cell(value, Column("", ""))
 
 
 def _cell(value: Value, column: Column) -> Cell:
     number = value.value if isinstance(value, Estimate) else value
     is_number = isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
-    return Cell(shown(value, column), float(number) if is_number and number is not None else None)
+    sort = float(number) if is_number and number is not None else None
+    is_missing = sort is None and not isinstance(number, str | bool)
+    return Cell(shown(value, column), sort, is_missing=is_missing or value == "")
 
 
 def _has_numbers(rows: Iterable[Sequence[Value]], at: int) -> bool:
@@ -180,5 +189,5 @@ def _has_numbers(rows: Iterable[Sequence[Value]], at: int) -> bool:
 
 def _is_numeric(cells: Sequence[Cell]) -> bool:
     """Whether a column holds numbers, and beside them nothing but what is undefined."""
-    told = [cell for cell in cells if cell.text not in ("undefined", "-", "unknown", "")]
+    told = [cell for cell in cells if cell.text and not cell.is_missing]
     return bool(told) and all(cell.sort is not None for cell in told)

@@ -1,4 +1,4 @@
-"""CSV: numbers with 6 significant digits, an empty field where there is none, and the reason beside it.
+"""CSV: numbers with 6 significant digits, budgets with all; an empty field where there is none, and why.
 
 Text that a spreadsheet would take for a formula has an apostrophe before it.
 """
@@ -8,7 +8,7 @@ import io
 import math
 
 from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table, Value
+from analysis.tables.base import Column, Table, Value, exactly, told
 from kvexp.terminal import printable
 
 ENDINGS = ("", "_lo", "_hi", "_undefined")  # of the columns of an estimate
@@ -33,20 +33,21 @@ def _heads(column: Column) -> list[str]:
 
 def _texts(value: Value, column: Column) -> list[str]:
     if not column.is_estimate:
-        return [_text(value)]
+        return [_text(value, column)]
     if not isinstance(value, Estimate):
         raise TypeError(f"column {column.key} holds estimates")
-    return [*map(_text, (value.value, value.lo, value.hi)), _defused(value.undefined)]
+    numbers = [_text(one, column) for one in (value.value, value.lo, value.hi)]
+    return [*numbers, _defused(value.undefined)]
 
 
-def _text(value: Value) -> str:
+def _text(value: Value, column: Column) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return f"{value + 0.0:.6g}"  # no minus zero
-    return _defused(value) if isinstance(value, str) else str(value)
+        return exactly(value) if column.form == "budget" else f"{value + 0.0:.6g}"  # no minus zero
+    return _defused(told(value, column)) if isinstance(value, str) else str(value)
 
 
 def _defused(text: str) -> str:

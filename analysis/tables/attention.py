@@ -6,7 +6,7 @@ from dataclasses import replace
 from analysis.attention import Attention
 from analysis.attention.errors import ESTIMATORS
 from analysis.attention.heads import LEAST, LINE, Head, Heads, heads_of
-from analysis.tables.base import BUDGET, Column, Table, Value, percent
+from analysis.tables.base import BUDGET, Column, Table, Value, budget_words
 
 COVERAGE = Column("coverage", "covered", "share", is_estimate=True)
 SPEARMAN = Column("spearman", "Spearman", "share", is_estimate=True)
@@ -206,7 +206,7 @@ def _heads(one: Attention) -> _Parts:
     remarks = (
         f"Shown: the {LEAST} least covered heads of each budget; the CSV has all.",
         *(
-            f"Budget {percent(of.budget)}: {of.below_line} of {of.heads} heads are covered in less "
+            f"Budget {budget_words(of.budget)}: {of.below_line} of {of.heads} heads are covered in less "
             f"than {100 * LINE:g} % of their cells{_below_promise(one, of)}."
             for of in one.heads
         ),

@@ -3,12 +3,23 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from analysis.statistics import Estimate
 from kvexp.terminal import printable
 
 Value = str | int | float | Estimate | None
 CAUTION = "Descriptive numbers; no verdict reads them."
+
+
+class Word(str):
+    """A word of ours in a column of names, such as `pooled` for all models together; no name is one."""
+
+    __slots__ = ()
+
+
+ALL, MAIN, POOLED = Word("all"), Word("main"), Word("pooled")
+WORDS = {"model": (POOLED,), "task": (ALL, MAIN)}  # by key of a column: names that could pass for them
 NOT_ASKED = Estimate(None)  # there is no such number to have, as a signal that an arm does not log
 
 
@@ -20,7 +31,8 @@ class Column:
         key: its name for machines.
         words: its name for people.
         form: how people see its numbers: "share" 0.969, "percent" 96.9 %, "number" 3 significant digits,
-            "plain" as it is. Machines get them as they are.
+            "budget" 12.5 % with all its digits, "plain" as it is. Machines get them with 6 significant
+            digits, a budget with all.
         is_estimate: it holds estimates, which take four columns in a CSV.
         has_interval: people see the interval too.
     """
@@ -32,7 +44,7 @@ class Column:
     has_interval: bool = True
 
 
-BUDGET = Column("budget", "budget", "percent")
+BUDGET = Column("budget", "budget", "budget")
 # What stands beside every pooled AUC; tables say it in the same words, so that a page can say it once.
 POOLED_MEANS = "pooled: AUC of all pairs, across models, tasks, conditions and budgets."
 STRATIFIED_MEANS = "stratified: AUC of pairs within the same model, task, condition and budget."
@@ -103,8 +115,25 @@ def shown(value: Value, column: Column) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return printable(value)
+        return printable(told(value, column))
     return f"{value:,}" if isinstance(value, int) else digits(value, column.form)
+
+
+def told(name: str, column: Column) -> str:
+    """A name as tables say it: one that is spelt like a word of ours in its column says that it is a name."""
+    is_alike = not isinstance(name, Word) and name in WORDS.get(column.key, ())
+    return f"{name} (a {column.key})" if is_alike else name
+
+
+def exactly(number: float) -> str:
+    """A number of a plan with as few digits as tell it from every other: 0.125, 0.1234561."""
+    short = f"{number + 0.0:.6g}"
+    return short if float(short) == number else repr(number)
+
+
+def budget_words(share: float) -> str:
+    """A budget as people write it, with all its digits: 12.5 %, 12.34561 %."""
+    return f"{(100 * Decimal(repr(float(share)))).normalize():f} %"
 
 
 def percent(share: float) -> str:
@@ -118,6 +147,8 @@ def digits(value: float, form: str) -> str:
         return f"{value:.3f}"
     if form == "percent":
         return f"{100 * value:.4g} %"
+    if form == "budget":
+        return budget_words(value)
     if form == "number":
         return f"{value:#.3g}".removesuffix(".")
     return f"{value:g}"

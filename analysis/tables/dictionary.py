@@ -17,7 +17,7 @@ FILE = Path(__file__).parent / "columns.toml"
 NAME = "columns"
 ESTIMATE = "an estimate"  # a unit that stands for the fields of one
 EVERY = "*"  # the words that hold in every table
-UNITS = {"share": "share", "number": "number", "plain": ""}
+UNITS = {"share": "share", "budget": "share", "number": "number", "plain": ""}
 COLUMNS = tuple(Column(key, key) for key in ("file", "field", "words", "meaning", "unit"))
 Meanings = Mapping[str, tuple[str, str]]  # by name: meaning and unit
 

@@ -7,7 +7,7 @@ from analysis.attention import Attention
 from analysis.attention.demonstration import Demonstration
 from analysis.attention.heads import LINE
 from analysis.tables import ablations, tables_of
-from analysis.tables.base import Table, digits, percent
+from analysis.tables.base import Table, budget_words, digits
 from analysis.verdict.words import RULE, WIDTH
 from kvexp.terminal import printable
 
@@ -71,7 +71,9 @@ def _head_lines(one: Attention) -> Iterator[str]:
     lowest: dict[tuple[int, int], str] = {}
     least = [(row.coverage, row.layer, row.head, of.budget) for of in one.heads for row in of.least]
     for coverage, layer, head, budget in sorted(least):
-        lowest.setdefault((layer, head), f"layer {layer} head {head} ({coverage:.3f} at {percent(budget)})")
+        lowest.setdefault(
+            (layer, head), f"layer {layer} head {head} ({coverage:.3f} at {budget_words(budget)})"
+        )
     words = f"heads covered in less than {100 * LINE:g} % of their cells: {few} of {heads}; least: "
     yield from _wrapped("  ", words + ", ".join([*lowest.values()][:NAMED]))
     yield ""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from analysis.control import Controlled, Known
 from analysis.statistics import Estimate
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 from analysis.verdict.words import RULE, point, wrapped
 
 ALL = "all models"
@@ -40,7 +40,7 @@ def _induced(one: Controlled) -> Iterator[str]:
     yield f"{'model':25}{'arm':18}{'condition':10}{'budget':8}{'every':21}context-dependent"
     yield RULE
     for row in one.induced:
-        place = f"{row.model or ALL:25}{row.arm:18}{row.condition:10}{percent(row.budget):8}"
+        place = f"{row.model or ALL:25}{row.arm:18}{row.condition:10}{budget_words(row.budget):7} "
         yield f"{place}{row.every!s:21}{row.dependent}"
     yield from _reasons([number for row in one.induced for number in (row.every, row.dependent)])
     yield ""

@@ -7,7 +7,7 @@ from analysis.details import PanelRow, Rate
 from analysis.load.grid import FULL
 from analysis.scope import NO_FULL, NO_ROWS, SOME_FULL
 from analysis.statistics import Estimate
-from analysis.tables.base import percent
+from analysis.tables.base import budget_words
 from analysis.verdict.words import RULE, point
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def rate_table(title: str, suite: str, rates: Sequence[Rate]) -> Iterator[str]:
         key = (arm, condition, budget)
         points = [point(cells.get((*key, task))) for task in tasks]
         row = "".join(f"{text:>13}" for text in points)
-        amount = "" if budget is None else percent(budget)
+        amount = "" if budget is None else budget_words(budget)
         pooled = cells.get((*key, None))
-        yield f"{arm:18}{condition or '':10}{amount:8}{row}   {'-' if pooled is None else pooled}"
+        yield f"{arm:18}{condition or '':10}{amount:7} {row}   {'-' if pooled is None else pooled}"
     yield ""

@@ -325,3 +325,20 @@ def test_the_report_leads_to_the_answers_and_back(show, chromium, embedded):
     page.get_by_role("link", name="kvexp report").click()
     assert page.locator("h1").inner_text().startswith("Study embedded")
     page.close()
+
+
+def test_a_model_called_undefined_sorts_by_its_name(show, tmp_path):
+    from analysis.report.grid import grid
+    from analysis.report.templating import TEMPLATES, _environment
+
+    rows = [("undefined", 0.1), ("a", 0.2), (None, 0.3), ("unknown", None), ("z", 0.4), ("b", 0.5)]
+    table = _environment().get_template("macros.html").module.table(grid("one", ["model", "n"], rows))
+    script = "".join((TEMPLATES / name).read_text() for name in ("common.js", "report.js"))
+    path = tmp_path / "page.html"
+    nav = "<nav><details></details></nav>"
+    path.write_text(f"<!doctype html><meta charset=utf-8>{nav}<main>{table}</main><script>{script}</script>")
+    page = show(path)
+    button = page.locator("thead th").first.get_by_role("button")
+    for told in (["a", "b", "undefined", "unknown", "z", "-"], ["z", "unknown", "undefined", "b", "a", "-"]):
+        button.click()
+        assert column(page, "table", 1) == told

@@ -1,7 +1,6 @@
 // Tables sort and filter. Without this script the page says the same.
 (() => {
   const FEW = 6; // rows that one sees at a glance need no filter
-  const UNDEFINED = new Set(["", "-", "undefined", "unknown"]);
   const order = new Intl.Collator("en", { numeric: true });
 
   const text = (cell) => cell.textContent.trim();
@@ -9,7 +8,7 @@
   /** What a cell is sorted by: its number, its text, or null where it is undefined. */
   function key(cell, isNumber) {
     if (cell.dataset.key !== undefined) return Number(cell.dataset.key);
-    return isNumber || UNDEFINED.has(text(cell)) ? null : text(cell);
+    return isNumber || cell.dataset.none !== undefined || !text(cell) ? null : text(cell);
   }
 
   function compare(a, b) {
