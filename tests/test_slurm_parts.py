@@ -23,10 +23,11 @@ from kvexp.records import Footer, Segment, encode
 from kvexp.shard_log import FOOTER
 from kvexp.slurm import accounting, arrays, ends, flights, ids, queue, submissions
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
-from kvexp.slurm.cancel import _ids
+from kvexp.slurm.cancel import _ids, cancel
 from kvexp.slurm.crosscheck import of_accounting
 from kvexp.slurm.export import Ran, path_of
 from kvexp.slurm.hours import gpu_hours
+from kvexp.slurm.lost import answered
 from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.standing import Standing
 from kvexp.slurm.submissions import Book, Refused, Submitted
@@ -125,11 +126,11 @@ def test_a_program_that_is_not_there_fails_or_hangs_is_a_sentence():
 
 
 def test_the_queue_is_read_line_by_line(monkeypatch):
-    text = "12_3|RUNNING|None|me|mini.a\n13|PENDING|Dependency|me|mini|with|bars\ngarbage\n"
+    text = "12_3|RUNNING|me|mini.a|None\n13|PENDING|me|mini|with|bars|Dependency\n\n"
     monkeypatch.setattr(queue, "run", lambda command, seconds: text)
     first, second = queue.read_queue(["nobody-of-this-name"])
     assert (first.task, first.is_running, second.task, second.is_running) == (3, True, 0, False)
-    assert second.name == "mini|with|bars"
+    assert (first.reason, second.name) == ("None", "mini")  # of others, whose names may hold what they like
 
 
 def test_unknown_users_are_not_asked_about(monkeypatch):
@@ -171,6 +172,12 @@ BEGUN = "submitit INFO (2026-11-30 08:40:03,559) - Starting with JobEnvironment(
         ),
         ("slurmstepd: error: *** JOB 1 ON n CANCELLED AT x ***", None, "", "cancelled"),
         ("anything", "CANCELLED", "0:0", "cancelled"),
+        (
+            "RuntimeError: Waited for 60 seconds but could not find submitted jobs in path: x",
+            "",
+            "",
+            "unsent",
+        ),
         ("kvexp: shard x: 1 of 2 examples failed", "FAILED", "3:0", "stopped"),
         ("kvexp: setup command failed: module load x", "FAILED", "9:0", "setup"),
         ("Traceback (most recent call last):\n  ...\nValueError: no", "FAILED", "1:0", "exception"),
@@ -248,11 +255,65 @@ def test_a_spoilt_record_is_named(book):
         book.read()
 
 
+def test_tasks_that_no_submission_has_are_no_empty_queue(book):
+    sent = send(book, "a", "b", job_id="7")
+    name = sent.before.name
+    for job_id in ("7_2", "7_[0-1%2]", "7+1", "abc", "7_99999999999"):
+        odd = queue.Entry(job_id, ids.task_of(job_id), "PENDING", "None", "me", name)
+        with pytest.raises(SlurmError, match=r"squeue names .* none of its 2 tasks"):
+            flights.flights([sent], [odd])
+    assert flights.flights([sent], [replace(odd, name="somebody.else")]) == []
+
+
+@pytest.mark.parametrize("line", ["slurm_load_jobs error: Socket timed out", "7_0|RUNNING|me|name"])
+def test_a_queue_that_speaks_otherwise_is_no_empty_queue(monkeypatch, line):
+    monkeypatch.setattr(queue, "run", lambda command, seconds: line)
+    with pytest.raises(SlurmError, match="squeue says what nobody asked"):
+        queue.read_queue([])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "7_0|x1|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
+        "7_0|8|COMPLETED|0:0|99999999999999999|1796027522|100|cpu=1|n|a",
+        "7_0|8|COMPLETED|0:0|2026-11-30T10:00:00|Unknown|100|cpu=1|n|a",
+        "7+1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
+        "7_0|8|COMPLETED|0:0|1796027422|1796027522|1-02:00|cpu=1|n|a",
+        "sacct: error: slurmdbd went away",
+    ],
+)
+def test_accounting_that_speaks_otherwise_is_a_sentence(monkeypatch, line):
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: line)
+    with pytest.raises(SlurmError, match="sacct says what kvexp cannot read"):
+        accounting.read_accounting(["7"])
+
+
+def test_tasks_that_wait_together_never_ran(monkeypatch):
+    line = "7_[2-5%2]|7|PENDING|0:0|Unknown|Unknown|0||None assigned|a"
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: line)
+    assert accounting.read_accounting(["7"]) == []
+
+
+def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
+    """The submit was killed, or the disk was full, and the job has left the queue since."""
+    lost, kept = send(book, "a", "b"), send(book, "c", job_id="9")
+    asked = []
+    line = f"7_1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|{lost.before.name}"
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: asked.append(command) or line)
+    first, second = answered(book, book.read())
+    assert (first.job_id, first.after.found_in_queue, second.job_id) == ("7", True, "9")
+    assert f"--name={lost.before.name}" in asked[0]
+    assert kept.before.name not in " ".join(asked[0])
+    assert {one.job_id for one in book.read()} == {"7", "9"}
+    answered(book, book.read())
+    assert len(asked) == 1
+
+
 def test_only_jobs_of_our_names_are_ours(book):
     sent = send(book, "a", "b", job_id="7")
     stranger = replace(entry(sent), name="mini.other")
-    beyond = entry(sent, task=2)
-    found = flights.flights([sent], [stranger, entry(sent, 1), beyond])
+    found = flights.flights([sent], [stranger, entry(sent, 1)])
     assert [(f.shard_id, f.entry.job_id) for f in found] == [("b", "7_1")]
 
 
@@ -451,8 +512,11 @@ def test_a_completed_job_without_an_attempt_is_a_discarded_run(tmp_path):
         False,
         "job 7_0 completed mini.x in 3600 s and left no attempt",
     )
+    before = {"job_id": "5", "raw_id": "5", "start": "2026-11-30T08:00:00Z", "end": "2026-11-30T09:00:04Z"}
+    exported(tmp_path, {}, before)
     closed(tmp_path, "2026-11-30T09:00:00Z")  # the first job found the shard complete
-    assert judged(tmp_path, mine)["jobs in attempts"][0] is True
+    earlier = attempt(tmp_path, job="5", at="2026-11-30T08:00:01Z")
+    assert judged(tmp_path, earlier)["jobs in attempts"][0] is True
     exported(tmp_path, {"state": "CANCELLED", "seconds": 40}, second)
     closed(tmp_path, "2026-11-30T12:09:00Z")
     found = judged(tmp_path, mine)
@@ -461,6 +525,20 @@ def test_a_completed_job_without_an_attempt_is_a_discarded_run(tmp_path):
         None,
         "1 runs ended before their attempt began: 7_0 CANCELLED after 40 s",
     )
+
+
+def test_a_run_that_was_thrown_away_and_made_again_at_once_is_noticed(tmp_path):
+    """However short shards are: what was complete before a run had nothing to do, and nothing else."""
+    redone = {"job_id": "9", "raw_id": "9", "start": "2026-11-30T10:00:25Z", "end": "2026-11-30T10:00:45Z"}
+    exported(tmp_path, {"end": "2026-11-30T10:00:20Z", "seconds": 20}, redone)
+    mine = attempt(tmp_path, job="9", at="2026-11-30T10:00:26Z")
+    closed(tmp_path, "2026-11-30T10:00:44Z")
+    holds, words = judged(tmp_path, mine)["jobs in attempts"]
+    assert (holds, words) == (False, "job 7_0 completed mini.x in 20 s and left no attempt")
+    here = attempt(tmp_path, job="", at="2026-11-30T10:00:26Z")  # made again on this machine
+    assert judged(tmp_path, here)["jobs in attempts"][0] is False
+    closed(tmp_path, "2026-11-30T09:59:00Z")
+    assert judged(tmp_path, here)["jobs in attempts"][0] is True
 
 
 # GPU-hours ---------------------------------------------------------------------------------------
@@ -547,14 +625,24 @@ def nothing():
     """What a task would do."""
 
 
-def test_an_answer_without_a_job_id_is_no_refusal(book, tmp_path, monkeypatch):
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Stand-ins for Slurm's programs, each a line of shell."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+    def write(name, line):
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+
+    write("srun", "exit 0")
+    return write
+
+
+def test_an_answer_without_a_job_id_is_no_refusal(book, programs):
     """Slurm may have taken the job: nothing is thrown away, and its name is looked for in the queue."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("sbatch", "srun"):
-        (programs / name).write_text("#!/bin/sh\necho 56048415\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    programs("sbatch", "echo 56048415")
     sent = send(book, "a", "b")
     name = sent.before.name
     with pytest.raises(arrays.SbatchError, match=f"has no job id, .*squeue --name {name}`"):
@@ -562,8 +650,43 @@ def test_an_answer_without_a_job_id_is_no_refusal(book, tmp_path, monkeypatch):
     (found,) = book.read()
     assert found.after is None
     assert list((book.root / sent.before.logs).iterdir())
-    (programs / "sbatch").write_text("#!/bin/sh\necho 'error: no such partition' >&2\nexit 1\n")
+    programs("sbatch", "echo 'sbatch: error: no such partition' >&2; echo later >&2; exit 1")
     other = send(book, "c")
     with pytest.raises(arrays.SbatchError, match=r"sbatch refuses s: .*partition: change what conf"):
         arrays.send(book, other, ClusterConf(name="c", executor="slurm"), [nothing])
     assert not (book.root / other.before.logs).exists()
+
+
+def test_what_sbatch_says_beside_its_answer_is_kept_and_shown(book, programs):
+    """A site's warning, for instance that it changed the partition."""
+    programs("sbatch", "echo 'sbatch: lua: moved to \x1b[1mgpu_low' >&2; echo Submitted batch job 7")
+    sent = arrays.send(book, send(book, "a"), CLUSTER, [nothing])
+    assert sent.said == ["sbatch: lua: moved to \\x1b[1mgpu_low"]
+    assert book.read()[0].said == sent.said
+
+
+def test_an_answer_that_cannot_be_written_down_names_the_job(book, programs, monkeypatch):
+    programs("sbatch", "echo Submitted batch job 7")
+    sent = send(book, "a")
+
+    def full(*_):
+        raise IncompleteError("no room")
+
+    monkeypatch.setattr(Book, "write_after", full)
+    with pytest.raises(
+        IncompleteError, match=r"job 7 is in the queue, and that could not be written .* no room"
+    ):
+        arrays.send(book, sent, CLUSTER, [nothing])
+
+
+def test_cancel_waits_for_a_submit_and_says_so(book, monkeypatch):
+    monkeypatch.setattr(submissions, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(submissions, "LOCK_SECONDS", 0.3)
+    console = Console(file=io.StringIO(), width=200)
+    send(book, "a", job_id="7")
+    with (
+        book.locked(console),
+        pytest.raises(IncompleteError, match="another command works on the submissions"),
+    ):
+        cancel(book, None, console)
+    assert console.file.getvalue().count("waiting") == 1

@@ -1,6 +1,8 @@
 """Submission records and accounting exports that are wrong, cut or hostile: one sentence, with the file."""
 
 import json
+import os
+import shutil
 
 import pytest
 
@@ -44,6 +46,7 @@ def answer_of(sent):
         {"at": "tomorrow"},
         {"at": "2026-02-30T00:00:00Z"},
         {"shards": ["../x"]},
+        {"shards": ["a", "a"]},
     ],
     ids=str,
 )
@@ -82,6 +85,26 @@ def test_an_answer_without_its_record_is_noticed(book):
     answer_of(first).unlink()
     assert [one.before.shards for one in book.read()] == [["b"]]
     assert second.job_id == "8"
+
+
+def test_what_is_no_file_is_not_waited_for(book):
+    answer = answer_of(send(book, "a", job_id="7"))
+    for make in (os.mkfifo, os.mkdir, lambda path: os.symlink("nowhere", path)):
+        answer.unlink() if not answer.is_dir() else answer.rmdir()
+        make(answer)
+        with pytest.raises(IntegrityError, match=answer.name):
+            book.read()
+
+
+def test_two_answers_with_one_job_and_a_file_for_a_folder(book):
+    send(book, "a", job_id="7")
+    change(answer_of(send(book, "b", job_id="8")), job_id="7")
+    with pytest.raises(IntegrityError, match="two answers with job id 7"):
+        book.read()
+    shutil.rmtree(book.folder)
+    book.folder.write_text("mine")
+    with pytest.raises(IntegrityError, match="is no folder: move it away"):
+        book.read()
 
 
 @pytest.mark.parametrize(
@@ -126,6 +149,9 @@ def test_an_export_that_was_cut_is_noticed(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(b"")
     assert judged(tmp_path, *begun)["attempts in accounting"][0] is False
+    path.write_bytes(whole * 2)
+    with pytest.raises(IntegrityError, match=r"mini\.jsonl:2 is a second line for the same run"):
+        read_export(path)
     path.write_bytes(whole[:-30])
     with pytest.raises(IntegrityError, match=r"mini\.jsonl was cut in its last line"):
         list(of_accounting(tmp_path, tmp_path / "results/mini", begun))
@@ -135,3 +161,11 @@ def test_a_time_that_an_attempt_never_had_is_named(tmp_path):
     exported(tmp_path, {})
     with pytest.raises(IntegrityError, match=r"attempt-001.json: 'noon' is no time of a record"):
         judged(tmp_path, attempt(tmp_path, at="noon"))
+
+
+def test_an_export_that_is_a_link_to_nowhere_is_not_absent(tmp_path):
+    path = path_of(tmp_path, tmp_path / "results/mini")
+    path.parent.mkdir(parents=True)
+    path.symlink_to("nowhere")
+    with pytest.raises(IntegrityError, match=r"mini\.jsonl is a link that leads nowhere"):
+        judged(tmp_path, attempt(tmp_path))

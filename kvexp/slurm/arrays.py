@@ -1,12 +1,10 @@
 """One array per suite, a task per shard: options, batch script, and the call of sbatch through submitit."""
 
-import io
 import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,10 +13,11 @@ import submitit
 
 from kvexp import provenance, shard_log
 from kvexp.config import ClusterConf
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, IncompleteError, KvexpError
 from kvexp.slurm.ends import SETUP_FAILED
 from kvexp.slurm.programs import SlurmError, run, said
-from kvexp.slurm.submissions import Book, Refused, Sent, Submitted
+from kvexp.slurm.submissions import MOST_SAID, Book, Refused, Sent, Submitted
+from kvexp.terminal import printable
 
 T = TypeVar("T")
 # Until submitit handles USR2, which means stop and be requeued, it would end the process for good: it waits
@@ -27,6 +26,7 @@ BLOCKED = (
     "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
+BESIDE = "sbatch.err"  # in the folder of the logs
 MOST_LINES = 10  # of what sbatch says, below the sentence
 DEFAULT_ARRAY = 1001  # MaxArraySize of a Slurm that does not say
 
@@ -129,9 +129,17 @@ def _setup(cluster: ClusterConf) -> list[str]:
     return lines
 
 
+class _Executor(submitit.SlurmExecutor):
+    """Keeps what sbatch says on its error stream, which submitit throws away where the job was taken."""
+
+    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+        beside = str(Path(submission_file_path).parent / BESIDE)
+        return ["sh", "-c", 'exec sbatch "$1" 2>"$2"', "sh", str(submission_file_path), beside]
+
+
 def _executor(cluster: ClusterConf, logs: Path, options: dict[str, Any]) -> Any:
     python = f"{cluster.slurm.python or shlex.quote(sys.executable)} -IS -c {shlex.quote(BLOCKED)}"
-    executor = submitit.SlurmExecutor(folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=python)
+    executor = _Executor(folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=python)
     executor.update_parameters(**{name: value for name, value in options.items() if value is not None})
     return executor
 
@@ -153,7 +161,7 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
     about = sent.before.suite or "the analysis"
     try:
         executor = _executor(cluster, logs, sent.before.options)
-        with redirect_stderr(io.StringIO()), executor.batch():  # submitit prints what the error says as well
+        with executor.batch():
             jobs = [executor.submit(one) for one in work]
     except submitit.core.utils.FailedSubmissionError:  # it took the job, and its answer has no id in it
         name = sent.before.name
@@ -162,15 +170,30 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
             f"`squeue --name {name}`, end them with `scancel --name {name}`, and submit again"
         ) from None
     except submitit.core.utils.FailedJobError as error:
-        reason = said(str(error))
+        words = _words(logs) or str(error)
+        reason = said(words)
         book.write_after(sent, Refused(name=sent.before.name, reason=reason, at=provenance.now()))
         shutil.rmtree(logs, ignore_errors=True)  # with what submitit had written for the tasks
-        words = [line for line in str(error).splitlines() if line.strip()]
+        lines = [line.strip() for line in words.splitlines() if line.strip()]
         raise SbatchError(
             f"sbatch refuses {about}: {reason}: change what conf/cluster/{cluster.name}.yaml asks for below "
             f"`slurm:`, or give it here (cluster.slurm.partition=...), and submit again; `--dry-run` prints "
             "the batch script",
-            [f"sbatch: {line.strip()}" for line in words[:MOST_LINES]] if len(words) > 1 else [],
+            lines[:MOST_LINES] if len(lines) > 1 else [],
         ) from None
     job_id = jobs[0].job_id.partition("_")[0]
-    return book.write_after(sent, Submitted(name=sent.before.name, job_id=job_id, at=provenance.now()))
+    beside = "\n".join(map(printable, _words(logs).splitlines()))[:MOST_SAID]
+    try:
+        return book.write_after(
+            sent, Submitted(name=sent.before.name, job_id=job_id, at=provenance.now(), said=beside)
+        )
+    except KvexpError as error:
+        raise IncompleteError(
+            f"job {job_id} is in the queue, and that could not be written down: {error}"
+        ) from None
+
+
+def _words(logs: Path) -> str:
+    """What sbatch has said beside its answer."""
+    path = logs / BESIDE
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

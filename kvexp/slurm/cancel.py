@@ -15,8 +15,14 @@ IDS_AT_ONCE = 200
 def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> None:
     """Cancel the tasks of these shards; None: all, and the analysis that follows them as well.
 
-    Raises SlurmError if the queue does not answer or scancel refuses.
+    Raises SlurmError if the queue does not answer or scancel refuses, IncompleteError if a submit that is at
+    work does not end.
     """
+    with book.locked(console):  # a submit that is at work sends all it has first
+        _cancel(book, shard_ids, console)
+
+
+def _cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> None:
     try:
         found = read_flights(book.read())
     except SlurmError as error:

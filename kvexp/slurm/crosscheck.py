@@ -16,6 +16,7 @@ from kvexp.slurm.ids import task_of
 from kvexp.slurm.submissions import Book
 
 SLACK_SECONDS = 120  # between the clocks of nodes and controller
+LEAVING_SECONDS = 60  # from a footer to the end of its job
 SHOWN = 3
 
 
@@ -29,7 +30,7 @@ def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Ite
         for task, shard_id in enumerate(one.before.shards)
     }
     path = path_of(root, results)
-    if not path.exists():
+    if not (path.exists() or path.is_symlink()):
         if mine or submitted:
             words = (
                 f"{len(submitted)} tasks were submitted to Slurm and {len(mine)} attempts name jobs, but "
@@ -56,7 +57,7 @@ def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Ite
             f"began, or it was made before or cut since: {_first(lacking)}"
         )
         yield Check(name="jobs in accounting", holds=None, words=words)
-    yield from _jobs_without_attempts(results, runs, mine)
+    yield from _jobs_without_attempts(results, runs, by_job, attempts)
 
 
 def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
@@ -72,19 +73,22 @@ def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
     return ""
 
 
-def _jobs_without_attempts(results: Path, runs: Sequence[Ran], mine: Sequence[Started]) -> Iterator[Check]:
-    began: dict[tuple[str, str], list[float]] = {}
-    for one in mine:
-        key = (one.attempt.slurm["SLURM_JOB_ID"], one.attempt.shard_id)
+def _jobs_without_attempts(
+    results: Path, runs: Sequence[Ran], by_job: dict[str, list[Ran]], attempts: Sequence[Started]
+) -> Iterator[Check]:
+    began: dict[tuple[str | None, str], list[float]] = {}
+    for one in attempts:
+        key = (one.attempt.slurm.get("SLURM_JOB_ID"), one.attempt.shard_id)
         began.setdefault(key, []).append(_began(one))
-    suites = {one.suite for one in mine}
+    suites = {one.suite for one in attempts}
+    closers = _closers(by_job, attempts)
     without = [
         run
         for run in runs
         if run.shard_id is not None
         and run.suite in suites
         and not any(_ran_at(run, start) for start in began.get((run.raw_id, run.shard_id), []))
-        and not _was_closed(results, run)
+        and not _was_closed(results, run, closers.get((run.suite, run.shard_id)))
     ]
     completed = [run for run in without if run.state == "COMPLETED"]
     yield all_hold(
@@ -107,14 +111,35 @@ def _first(words: Sequence[str]) -> str:
     return f"{', '.join(words[:SHOWN])}{more}"
 
 
-def _was_closed(results: Path, run: Ran) -> bool:
-    """Whether the shard was complete by the end of a run: then there was nothing to do for it."""
+def _closers(
+    by_job: dict[str, list[Ran]], attempts: Sequence[Started]
+) -> dict[tuple[str | None, str | None], Ran]:
+    """By suite and shard, the run of the last attempt, if that was on Slurm and accounting knows it."""
+    last = {
+        (one.suite, one.attempt.shard_id): one for one in sorted(attempts, key=lambda one: one.attempt.number)
+    }
+    found: dict[tuple[str | None, str | None], Ran] = {}
+    for key, one in last.items():
+        for run in by_job.get(one.attempt.slurm.get("SLURM_JOB_ID", ""), []):
+            if (run.suite, run.shard_id) == key and _ran_at(run, _began(one)):
+                found[key] = run
+    return found
+
+
+def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
+    """Whether the shard was complete when a run began, and still at its end: there was nothing to do for it.
+
+    What is compared comes from the same clock where accounting knows the run that completed the shard.
+    """
     folder = results / str(run.suite) / str(run.shard_id)
     if not (folder / FOOTER).exists():
         return False
-    end = float("inf") if run.end is None else seconds_of(run.end)
-    ended = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
-    return ended <= end + SLACK_SECONDS
+    began, end = seconds_of(run.start), float("inf") if run.end is None else seconds_of(run.end)
+    if closer is not None and closer.end is not None:
+        closed = seconds_of(closer.end)
+        return closed <= end and closed <= began + LEAVING_SECONDS
+    closed = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
+    return closed <= end and closed <= began + SLACK_SECONDS
 
 
 def _began(one: Started) -> float:

@@ -8,6 +8,7 @@ from kvexp.slurm.accounting import Run
 from kvexp.terminal import printable
 
 SETUP_FAILED = 9  # exit status of a job whose setup command fails
+UNSENT = "the submit that sent this task ended before it had written what to run: submit again"
 TAIL_BYTES = 16_384
 TAIL_LINES = 5
 _BEGUN = re.compile(r"submitit INFO .* - Starting with JobEnvironment")
@@ -23,6 +24,7 @@ _WORDS = (
     ("preempted", re.compile(r"DUE TO PREEMPTION")),
     ("cancelled", re.compile(r"CANCELLED AT")),
     ("stopped", re.compile(r"^kvexp: ", re.MULTILINE)),
+    ("unsent", re.compile(r"could not find submitted jobs in path")),
     ("exception", re.compile(r"^Traceback |Submitted job triggered an exception", re.MULTILINE)),
     ("killed", re.compile(r"\bKilled\b|Exited with signal 9")),
 )
@@ -43,7 +45,7 @@ class End:
 
     Attributes:
         category: out_of_memory, setup, timeout, node_failure, preempted, cancelled, stopped (by kvexp, with
-            a sentence), exception, killed, or unknown.
+            a sentence), unsent, exception, killed, or unknown.
         tail: last lines of the log, fit for a terminal.
     """
 
@@ -55,7 +57,8 @@ def end_of(log: Path, run: Run | None) -> End:
     """Judge by the log of the last run, and by what accounting says of it, where it says something."""
     words = _last_run(log)
     tail = [printable(line)[:300] for line in words.splitlines() if line.strip()][-TAIL_LINES:]
-    return End(_category(words, run), tail)
+    category = _category(words, run)
+    return End(category, [UNSENT] if category == "unsent" else tail)
 
 
 def _category(words: str, run: Run | None) -> str:

@@ -16,6 +16,7 @@ from kvexp.moments import seconds_of
 from kvexp.records import Count, Id, Reader, Record, RecordError, Size, encode
 from kvexp.slurm.accounting import Run, read_accounting
 from kvexp.slurm.ids import JobName, JobNumber, TaskNumber
+from kvexp.slurm.lost import answered
 from kvexp.slurm.submissions import Book, Sent, Submission
 
 FOLDER = "accounting"
@@ -53,32 +54,41 @@ def path_of(root: Path, results: Path) -> Path:
 
 def read_export(path: Path) -> list[Ran]:
     """The exported runs; none without an export. Raises IntegrityError for lines that are none."""
+    if path.is_symlink() and not path.exists():
+        raise IntegrityError(f"{path} is a link that leads nowhere: restore the file")
     if shard_log.is_file(path) and not (path.read_bytes() or b"\n").endswith(b"\n"):
         raise IntegrityError(
             f"{path} was cut in its last line: restore it"
         )  # it is written whole or not at all
-    found = []
+    found: dict[tuple[str, str], Ran] = {}
     for number, line in shard_log.whole_lines(path):
         try:
-            found.append(_reader(line))
+            one = _reader(line)
         except RecordError as error:
             raise IntegrityError(f"{path}:{number} is no line of an export ({error}): restore it") from None
-    return found
+        if found.setdefault((one.raw_id, one.start), one) is not one:
+            raise IntegrityError(f"{path}:{number} is a second line for the same run: restore it")
+    return list(found.values())
 
 
 def export(book: Book, results: Path, console: Console) -> list[Ran]:
     """Ask accounting for every job of the study and write what it says, beside what it said before.
 
-    Raises SlurmError if accounting does not answer.
+    Raises SlurmError if accounting does not answer, IncompleteError if a submit does not end.
     """
-    path, sent = path_of(book.root, results), book.read()
+    with book.locked(console):
+        return _export(book, results, console)
+
+
+def _export(book: Book, results: Path, console: Console) -> list[Ran]:
+    path, sent = path_of(book.root, results), answered(book, book.read())
     runs = read_accounting(one.job_id for one in sent if one.job_id is not None)
     merged = {(one.raw_id, one.start): one for one in [*read_export(path), *_known(sent, runs)]}
     lines = sorted(merged.values(), key=lambda one: (one.start, int(one.raw_id)))
     with shard_log.on_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         shard_log.replace(path, b"".join(encode(line) + b"\n" for line in lines))
-    _print(lines, path.relative_to(book.root).as_posix(), console)
+    _print(book.study, lines, path.relative_to(book.root).as_posix(), console)
     return lines
 
 
@@ -111,7 +121,10 @@ def _asked(before: Submission) -> float | None:
     return asked if asked == 0 or before.gpu_share < 1 else None
 
 
-def _print(lines: list[Ran], path: str, console: Console) -> None:
+def _print(study: str, lines: list[Ran], path: str, console: Console) -> None:
+    if not lines:
+        console.print(f"accounting knows no run of study {study} yet; written to {path}")
+        return
     states = Counter(line.state for line in lines)
     hours = sum(line.seconds for line in lines) / 3600
     counted = [line.seconds * line.gpus for line in lines if line.gpus is not None]

@@ -1,13 +1,16 @@
 """Which shards are in the queue: submission records held against squeue, by names never used twice."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from kvexp import provenance
 from kvexp.errors import IncompleteError
-from kvexp.slurm.programs import SECONDS
+from kvexp.slurm import lost
+from kvexp.slurm.ids import is_task
+from kvexp.slurm.programs import SECONDS, SlurmError
 from kvexp.slurm.queue import Entry, read_queue
-from kvexp.slurm.submissions import Book, Sent, Submitted
+from kvexp.slurm.submissions import Book, Sent
+from kvexp.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Flight:
 
 
 def flights(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[Flight]:
-    """What of the submissions is in the queue."""
+    """What of the submissions is in the queue. Raises SlurmError for tasks that no submission has."""
     by_name = {one.before.name: one for one in sent}
     found = []
     for entry in queue:
@@ -28,10 +31,12 @@ def flights(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[Flight]:
         if one is None:
             continue
         shards = one.before.shards
-        if one.before.suite is None:
-            found.append(Flight(one, entry, None))
-        elif entry.task < len(shards):
-            found.append(Flight(one, entry, shards[entry.task]))
+        if not is_task(entry.job_id) or entry.task >= max(1, len(shards)):
+            raise SlurmError(
+                f"squeue names {printable(entry.job_id)!r} of job {entry.name}, which is none of its "
+                f"{len(shards)} tasks"
+            )
+        found.append(Flight(one, entry, None if one.before.suite is None else shards[entry.task]))
     return found
 
 
@@ -43,8 +48,8 @@ def read_flights(sent: Sequence[Sent], seconds: float = SECONDS) -> list[Flight]
 def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
     """Records and queue, agreed; called by the one submit that holds the book.
 
-    A submission whose answer was lost gets it from the queue. Raises IncompleteError while another submit
-    may be at work.
+    A submission whose answer was lost gets it from the queue, or from accounting if that answers. Raises
+    IncompleteError while another submit may be at work.
     """
     sent = book.read()
     found = read_flights(sent)
@@ -53,10 +58,11 @@ def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
         if one.after is not None:
             continue
         if (job_id := ids.get(one.before.name)) is not None:
-            answer = Submitted(name=one.before.name, job_id=job_id, at=provenance.now(), found_in_queue=True)
-            sent[i] = book.write_after(one, answer)
+            sent[i] = lost.found(book, one, job_id)
         else:
             refuse_simultaneous(one)
+    with suppress(SlurmError):
+        sent = lost.answered(book, sent)
     by_name = {one.before.name: one for one in sent}
     return sent, [Flight(by_name[f.sent.before.name], f.entry, f.shard_id) for f in found]
 

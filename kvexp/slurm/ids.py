@@ -1,5 +1,6 @@
 """Names and numbers of jobs, as records hold them and as Slurm's programs take them (leaf)."""
 
+import re
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -10,7 +11,13 @@ from kvexp.records import ID_PATTERN
 # What a record says is asked of Slurm's programs: nothing else may stand there.
 JobName = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=700)]
 JobNumber = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")]
-TaskNumber = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}(_[0-9]{1,9})?\Z")]
+_TASK = re.compile(r"\A[0-9]{1,18}(_[0-9]{1,9})?\Z")
+TaskNumber = Annotated[str, msgspec.Meta(pattern=_TASK.pattern)]
+
+
+def is_task(job_id: str) -> bool:
+    """Whether this is a job's number, or that of one task of an array."""
+    return _TASK.match(job_id) is not None
 
 
 def task_of(job_id: str) -> int:

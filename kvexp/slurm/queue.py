@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvexp.slurm.ids import task_of
-from kvexp.slurm.programs import SECONDS, run
+from kvexp.slurm.programs import SECONDS, SlurmError, run
+from kvexp.terminal import printable
 
-# The name stands last: it alone could hold the separator.
-_FORMAT = "%i|%T|%r|%u|%j"
+# Names of ours hold no bar, so that only those of others, and the reason, may be cut or go on.
+_FORMAT = "%i|%T|%u|%j|%r"
 RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
@@ -58,10 +59,13 @@ def me() -> str:
 
 
 def read_queue(users: Iterable[str], seconds: float = SECONDS) -> list[Entry]:
-    """Every task of these users and of the caller in the queue. Raises SlurmError without an answer."""
+    """Every task of these users and of the caller in the queue.
+
+    Raises SlurmError without an answer, or for one that is none: what cannot be read is no empty queue.
+    """
     known = sorted({me(), *(user for user in users if _exists(user))})
     text = run(["squeue", "-h", "-r", "-u", ",".join(known), "-o", _FORMAT], seconds)
-    return [_entry(line) for line in text.splitlines() if line.count("|") >= 4]
+    return [_entry(line) for line in text.splitlines() if line.strip()]
 
 
 def _exists(user: str) -> bool:
@@ -74,5 +78,7 @@ def _exists(user: str) -> bool:
 
 
 def _entry(line: str) -> Entry:
-    job_id, state, reason, user, name = line.split("|", 4)
+    if line.count("|") < 4:
+        raise SlurmError(f"squeue says what nobody asked, {printable(line)[:80]!r}")
+    job_id, state, user, name, reason = line.split("|", 4)
     return Entry(job_id, task_of(job_id), state, reason, user, name)

@@ -61,7 +61,7 @@ def send_all(one: Sending, console: Console) -> None:
     """
     refuse_absent()
     book = one.book()
-    with book.locked():
+    with book.locked(console):
         _, found = reconcile(book)
         todo = _free(one.jobs, found, console)
         commit, _ = provenance.git_state(one.root)
@@ -71,6 +71,8 @@ def send_all(one: Sending, console: Console) -> None:
             sent = _send_piece(one, book, piece, todo, commit, lanes.get((piece.suite, piece.lane)))
             lanes[piece.suite, piece.lane] = sent.job_id
             ids.add(sent.job_id)
+            for line in sent.said:
+                console.print(Text(line))
             console.print(
                 f"job {sent.job_id}: {len(piece.shards)} shards of {piece.suite}, "
                 f"{min(piece.width, len(piece.shards))} at a time"
@@ -85,6 +87,8 @@ def send_all(one: Sending, console: Console) -> None:
                 commit,
             )
             sent = arrays.send(book, sent, one.cluster, [one.follow])
+            for line in sent.said:
+                console.print(Text(line))
             console.print(f"job {sent.job_id}: the analysis, once the others have ended; its words go to")
             console.print(Text(f"  {sent.log(0)}"))
 

@@ -97,6 +97,13 @@ def standing(book: Book) -> Standing:
             notes.append("there is no sacct on this machine")
     except SlurmError as error:
         notes.append(str(error))
+    in_queue = {flight.sent.before.name for flight in flights}
+    lost = [one for one in records if one.after is None and one.before.name not in in_queue]
+    if lost and knows_queue:
+        notes.append(
+            f"sbatch's answer to {len(lost)} submissions is not recorded: the next submit or `kvexp account` "
+            "asks accounting for their jobs"
+        )
     names = {one.before.name for one in sent}
     return Standing(
         book.root,

@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from rich.console import Console
 
 from kvexp import provenance, shard_log
 from kvexp.config import ClusterConf, gpus_of
@@ -28,7 +30,9 @@ from kvexp.slurm.queue import me
 
 FOLDER = "submissions"
 LOCK_SECONDS = 300.0  # another submit of thousands of shards takes a while
+TOLD_SECONDS = 2.0
 FRESH_SECONDS = 300.0
+MOST_SAID = 4000
 BEFORE, AFTER = ".before.json", ".after.json"
 # Records are asked of Slurm's programs and opened as files: nothing else may stand there.
 User = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x20,-][^\x00-\x20,]*\Z", max_length=200)]
@@ -58,6 +62,8 @@ class Submission(Record, frozen=True, kw_only=True, tag="submission/1"):
         seconds_of(self.at)
         if not isinstance(self.options.get("gres"), str | None):
             raise ValueError("options.gres is text or null")
+        if len(set(self.shards)) < len(self.shards):
+            raise ValueError("a shard is listed twice")
 
 
 class Submitted(Record, frozen=True, kw_only=True, tag="submitted/1"):
@@ -66,7 +72,8 @@ class Submitted(Record, frozen=True, kw_only=True, tag="submitted/1"):
     name: JobName
     job_id: JobNumber
     at: str
-    found_in_queue: bool = False  # the answer was lost with its reader; the queue had the job
+    found_in_queue: bool = False  # the answer was lost with its reader; the queue, or accounting, had the job
+    said: Annotated[str, msgspec.Meta(max_length=MOST_SAID)] = ""  # beside it: warnings, for instance
 
     def __post_init__(self) -> None:
         seconds_of(self.at)
@@ -98,6 +105,11 @@ class Sent:
     @property
     def job_id(self) -> str | None:
         return self.after.job_id if isinstance(self.after, Submitted) else None
+
+    @property
+    def said(self) -> list[str]:
+        """What sbatch said beside its answer, line by line, fit for a terminal."""
+        return self.after.said.splitlines() if isinstance(self.after, Submitted) else []
 
     @property
     def may_be_at_work(self) -> bool:
@@ -137,13 +149,22 @@ class Book:
         self.folder = root / "slurm" / FOLDER / self.study
 
     def read(self) -> list[Sent]:
-        """Every submission, oldest first. Raises IntegrityError for a file that is no record, or alone."""
+        """Every submission, oldest first. Raises IntegrityError for files that are no records or pairs."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise IntegrityError(
+                f"{self.folder} is no folder: move it away, and restore the submission records"
+            )
         paths = sorted(self.folder.glob(f"*{BEFORE}"))
         answers = {path.name.removesuffix(AFTER): path for path in sorted(self.folder.glob(f"*{AFTER}"))}
         found = [self._sent(path, answers.pop(path.name.removesuffix(BEFORE), None)) for path in paths]
         for name, path in answers.items():
             raise IntegrityError(
                 f"{path} answers a submission whose record, {name}{BEFORE}, is not there: restore that record"
+            )
+        by_job = Counter(one.job_id for one in found if one.job_id is not None)
+        if twice := [job_id for job_id, n in by_job.items() if n > 1]:
+            raise IntegrityError(
+                f"{self.folder} has two answers with job id {twice[0]}: restore the right ones"
             )
         return found
 
@@ -202,18 +223,27 @@ class Book:
             shard_log.write_new(sent.path.with_name(sent.path.name.replace(BEFORE, AFTER)), answer)
         return Sent(sent.before, answer, sent.path)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether something was, or is being, submitted."""
+        return self.folder.exists()
+
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """For one submit at a time. Raises IncompleteError if another one does not end."""
+    def locked(self, console: Console) -> Iterator[None]:
+        """For one command at a time; says if it waits. Raises IncompleteError if the other does not end."""
         with shard_log.on_disk(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            end = time.monotonic() + LOCK_SECONDS
+            start = told = time.monotonic()
+            end = start + LOCK_SECONDS
             while not _try_lock(descriptor):
+                if told == start and time.monotonic() > start + TOLD_SECONDS:
+                    told = end
+                    console.print(f"another command works on the submissions of study {self.study}: waiting")
                 if time.monotonic() > end:
                     raise IncompleteError(
-                        f"another submit of study {self.study} is at work (it holds "
+                        f"another command works on the submissions of study {self.study} (it holds "
                         f"{self.folder / '.lock'}): wait for it"
                     )
                 time.sleep(0.1)
@@ -232,6 +262,8 @@ def _try_lock(descriptor: int) -> bool:
 
 def _read(path: Path, reader: Reader[Any]) -> Any:
     try:
+        if not shard_log.is_file(path):
+            raise RecordError("a link that leads nowhere")
         return reader(path.read_bytes())
     except RecordError as error:
         raise IntegrityError(

@@ -20,7 +20,7 @@ from kvexp.started import GRID, results_of
 def cancel_study(parsed: argparse.Namespace, console: Console) -> int:
     """Cancel what the chosen part of a study has in the queue."""
     selection, book, results = _opened(parsed)
-    if not book.read():
+    if not book.is_used:
         raise IncompleteError(f"study {book.study} was never submitted to Slurm: there is nothing to cancel")
     made = shards(selection, "assume", written_ids(results / GRID))
     meant = {shard.shard_id for shard in chosen(made, selection)}
@@ -31,7 +31,7 @@ def cancel_study(parsed: argparse.Namespace, console: Console) -> int:
 def account_study(parsed: argparse.Namespace, console: Console) -> int:
     """Export the runs of all jobs of a study, whatever part of it is chosen."""
     _, book, results = _opened(parsed)
-    if not book.read():
+    if not book.is_used:
         raise IncompleteError(f"study {book.study} was never submitted to Slurm: there is nothing to export")
     try:
         export(book, results, console)
