@@ -151,7 +151,7 @@ class _Composer:
         try:
             override = OverridesParser.create().parse_override(general)
         except HydraException:
-            raise ConfigError(f"{text!r} is not an override: write group=name or group.key=value") from None
+            raise ConfigError(f"{text!r} is not an override: {_how_to_write(text)}") from None
         if override.is_delete():
             raise ConfigError(f"{text!r}: nothing can be removed, write group=name or group.key=value")
         group, _, key = override.key_or_group.partition(".")
@@ -282,6 +282,15 @@ class _Composer:
                 if change.text not in self._used:
                     what = repr(change.item) if change.item else f"with a field {change.field!r}"
                     raise ConfigError(f"{change.text!r} changes nothing: {whole} has no {group} {what}")
+
+
+def _how_to_write(text: str) -> str:
+    group, is_value, _ = text.partition("=")
+    if is_value and group.split(".")[0] in GROUPS:
+        return (
+            "a value with other signs than letters of English, digits and - _ . / stands in quotes, '\"a b\"'"
+        )
+    return "write group=name or group.key=value"
 
 
 def _is_free(kind: Any, rest: list[str]) -> bool:

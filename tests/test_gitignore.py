@@ -37,6 +37,7 @@ def ignored(study, names):
         ("mine", {*MADE, *PAGE}),
         ("embedded", {*PAGE}),
         ("paper", {*MADE, *PAGE, *LOGS}),
+        ("trial", {*EVIDENCE, *LOGS, *MADE, *PAGE}),
         ("demo", {*EVIDENCE, *LOGS, *MADE, *PAGE}),
     ],
 )

@@ -433,12 +433,12 @@ def test_lines_from_before_the_probe_are_read_and_keep_their_bytes():
 @pytest.mark.slow
 def test_rows_of_a_real_submit_with_the_embedded_model(tmp_path, real_model):
     root = project.make(tmp_path / "project", tmp_path)
-    words = ["study=embedded", "study.name=scratch", "suite=embedded-1k", "task=facts"]
+    words = ["study=embedded", "study.name=trial", "suite=embedded-1k", "task=facts"]
     words += ["suite.embedded-1k.n_examples=2", "cluster=debug", "cluster.threads=1"]
     done = project.kvexp(root, "submit", *words, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
     made = [s for s in shards_of(select(words, root), "leave_out") if s.suite == "embedded-1k"]
-    results = root / "results" / "scratch"
+    results = root / "results" / "trial"
     found = replayed(results, made, real_model, 12)
     assert (found.rows, found.digests_equal, found.same_stack, found.holds) == (12, 12, True, True)
     for shard in made:
