@@ -144,6 +144,28 @@ def locked(study, home):
 
 
 @pytest.fixture
+def described():
+    """For a test of verdicts that looks at what comes after them too; see `undescribed`."""
+
+
+@pytest.fixture
+def undescribed(request, monkeypatch):
+    """The verdicts alone, unless the test asks for `described`: details, figures and page take most of a run.
+
+    One file stands for them all, so where they go is still seen. In this process only; a test that starts
+    another one describes as always.
+    """
+
+    def make(report, out):
+        if out is not None:
+            (out / "details.json").write_text("{}")
+        return ""
+
+    if "described" not in request.fixturenames:
+        monkeypatch.setattr("analysis.description.make", make)
+
+
+@pytest.fixture
 def run(home, capsys):
     def call(folder, *more, registration=home):
         code = cli.main([str(folder), "--registration", str(registration), *map(str, more)])
