@@ -167,6 +167,22 @@ def undescribed(request, monkeypatch):
 
 
 @pytest.fixture
+def undrawn(monkeypatch):
+    """Details are described as always; tables, figures and the page are not made."""
+    monkeypatch.setattr("analysis.description._files", lambda *_: {})
+    monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
+
+
+@pytest.fixture(scope="session")
+def quick_paper(tmp_path_factory):
+    """A, N, R and S of the paper with few draws: shapes, not intervals."""
+    folder = tmp_path_factory.mktemp("registration")
+    for path in (ROOT / "preregistration" / "paper").glob("*.toml"):
+        (folder / path.name).write_text(path.read_text().replace("draws = 500", "draws = 20"))
+    return folder
+
+
+@pytest.fixture
 def run(home, capsys):
     def call(folder, *more, registration=home):
         code = cli.main([str(folder), "--registration", str(registration), *map(str, more)])
