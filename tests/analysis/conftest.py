@@ -152,7 +152,7 @@ def described():
 def undescribed(request, monkeypatch):
     """The verdicts alone, unless the test asks for `described`: details, figures and page take most of a run.
 
-    One file stands for them all, so where they go is still seen; and how fragile a verdict is takes few seeds.
+    One file stands for them all, so where they go is still seen, and few seeds tell how fragile a verdict is.
     In this process only; a test that starts another one describes as always.
     """
     monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
