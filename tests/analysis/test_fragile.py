@@ -47,7 +47,7 @@ def test_other_seeds_give_what_deciding_again_gives(plant, few, name):
             assert (found.differ, found.of) == (expected, SEEDS), verdict.claim_id
 
 
-def test_a_verdict_on_the_edge_is_fragile(plant, quick, few, tmp_path):
+def test_a_verdict_on_the_edge_is_fragile(plant, quick, few, tmp_path, monkeypatch):
     study = plant(World())
     hi = decide(study, few[0])[2].answer.quantities["gain"].hi
     for path in quick.iterdir():
@@ -55,7 +55,10 @@ def test_a_verdict_on_the_edge_is_fragile(plant, quick, few, tmp_path):
         (tmp_path / path.name).write_text(text)
     (registered, _) = load_folder(tmp_path, claims.has_file)
     verdict = decide(study, registered)[2]
+    redrawn, seeds = Data.redrawn, []
+    monkeypatch.setattr(Data, "redrawn", lambda data, one: seeds.append(one) or redrawn(data, one))
     found = fragile(study, verdict)
+    assert seeds == [seed(registered.digest, f"R3 {k}") for k in range(1, SEEDS + 1)]
     assert 0 < found.differ < SEEDS
     assert found.differ == by_hand(study, registered, "R3", verdict.answer.state)
     report = Report(study, [registered], [replace(verdict, fragile=found)])
