@@ -93,7 +93,8 @@ torch.set_num_threads(1)
 
 
 # Hydra needs 50 ms to compose one file, ten files make a study, and hundreds of tests select one: the
-# same words in the same group are composed once. tests/test_config.py uses the real thing.
+# same words in the same group are composed once. tests/test_config.py uses the real
+# thing where it asks for it.
 real_one = _Composer.one
 _made: dict[tuple[object, ...], tuple[object, set[str]]] = {}
 

@@ -16,8 +16,13 @@ STUDIES = sorted(path.stem for path in (ROOT / "conf" / "study").glob("*.yaml"))
 FILES = sorted(path.relative_to(ROOT / "conf").with_suffix("") for path in (ROOT / "conf").glob("*/*.yaml"))
 
 
-@pytest.fixture(autouse=True)
-def _compose_for_real(monkeypatch):
+@pytest.fixture
+def for_real(monkeypatch):
+    """Nothing is taken from what another test composed of the same words.
+
+    Not for the lists of files and mistakes below: what each of them is about is composed there for the first
+    time, and the same twenty files around it hundreds of times.
+    """
     monkeypatch.setattr(_Composer, "one", project.real_one)
 
 
@@ -61,20 +66,20 @@ def test_every_file_belongs_to_a_group_and_composes(name, tmp_path):
         assert load_arms([item], [], tmp_path)[0].name == item
 
 
-def test_a_file_that_the_choice_does_not_need_may_be_broken(root):
+def test_a_file_that_the_choice_does_not_need_may_be_broken(for_real, root):
     """A colleague's half-written study must not stop mine."""
     project.write(root, "study/embedded", "name: [")
     project.write(root, "arm/draft", "x: ]")
     assert project.selected(root).study.name == "mini"
 
 
-def test_without_a_choice_the_defaults_of_config_yaml_count(root):
+def test_without_a_choice_the_defaults_of_config_yaml_count(for_real, root):
     project.write(root, "../conf/config", "defaults:\n  - study: mini\n  - cluster: debug\n")
     selection = select([], root)
     assert (selection.study.name, selection.cluster.name) == ("mini", "debug")
 
 
-def test_an_override_of_one_item_touches_only_it(root):
+def test_an_override_of_one_item_touches_only_it(for_real, root):
     before = project.selected(root)
     after = project.selected(root, "arm.poisson.design_params.floor=1e-5")
     assert after.arms["poisson"].design_params == {"floor": 1e-5}
@@ -86,12 +91,12 @@ def test_an_override_of_one_item_touches_only_it(root):
     assert {s.name: s.n_examples for s in demo.suites} == {"demo-512": 3, "demo-1k": 16, "demo-attention": 12}
 
 
-def test_an_override_of_a_group_touches_all_of_it(root):
+def test_an_override_of_a_group_touches_all_of_it(for_real, root):
     demo = select(["study=demo", "suite.n_examples=3"], root)
     assert [s.n_examples for s in demo.suites] == [3, 3, 3]
 
 
-def test_the_longest_name_owns_an_override(root):
+def test_the_longest_name_owns_an_override(for_real, root):
     """`llama-3` must not take what is said of `llama-3.1`."""
     for name in ("llama-3", "llama-3.1", "qwen2.5-1.5b"):
         project.write(root, f"model/{name}", f"defaults: [base_model, _self_]\nname: {name}\nsource: hub/x\n")
@@ -105,7 +110,7 @@ def test_the_longest_name_owns_an_override(root):
     assert {m.name: m.dtype for m in models} == dtypes
 
 
-def test_a_choice_may_be_a_list(root):
+def test_a_choice_may_be_a_list(for_real, root):
     demo = select(["study=demo", "suite=demo-1k,demo-512", "task=words"], root)
     assert demo.chosen == {
         "study": ["demo"],
@@ -116,7 +121,7 @@ def test_a_choice_may_be_a_list(root):
     assert len(demo.suites) == 3
 
 
-def test_the_root_is_found_from_below_and_missed_elsewhere(root, tmp_path):
+def test_the_root_is_found_from_below_and_missed_elsewhere(for_real, root, tmp_path):
     assert project_root(root / "conf" / "arm") == root
     with pytest.raises(ConfigError, match=r"no conf/config\.yaml above it"):
         project_root(tmp_path)
@@ -241,34 +246,34 @@ def test_a_mistake_in_a_file_is_one_sentence_that_names_the_file(root, monkeypat
     assert not [words for words in [f"conf/{name}.yaml", *said] if words not in sentence], sentence
 
 
-def test_bytes_that_are_not_text_are_one_sentence(root, monkeypatch, capsys):
+def test_bytes_that_are_not_text_are_one_sentence(for_real, root, monkeypatch, capsys):
     (root / "conf/suite/mini.yaml").write_bytes(b"name: \xff\xfe\x00")
     code, sentence = run(root, monkeypatch, capsys)
     assert code == 2
     assert "conf/suite/mini.yaml" in sentence
 
 
-def test_a_config_yaml_without_defaults_says_what_to_do(root, monkeypatch, capsys):
+def test_a_config_yaml_without_defaults_says_what_to_do(for_real, root, monkeypatch, capsys):
     project.write(root, "../conf/config", "defaults: []\n")
     monkeypatch.chdir(root)
     assert main(["plan"]) == 2
     assert "say study=NAME" in project.one_sentence(capsys.readouterr().err)
 
 
-def test_outside_a_project_is_one_sentence(tmp_path, monkeypatch, capsys):
+def test_outside_a_project_is_one_sentence(for_real, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["plan"]) == 2
     assert "is not inside a kvexp project" in project.one_sentence(capsys.readouterr().err)
 
 
-def test_a_suite_cannot_take_a_folder_that_results_need(root):
+def test_a_suite_cannot_take_a_folder_that_results_need(for_real, root):
     project.write(root, "suite/examples", project.SUITE.replace("name: mini", "name: examples"))
     project.write(root, "study/mini", project.STUDY.replace("suites: [mini]", "suites: [examples]"))
     with pytest.raises(ConfigError, match="results/<study>/examples is taken"):
         project.selected(root)
 
 
-def test_a_name_that_makes_ids_too_long_is_refused_before_anything_runs(root):
+def test_a_name_that_makes_ids_too_long_is_refused_before_anything_runs(for_real, root):
     name = "m" * 190
     project.write(root, f"model/{name}", f"defaults: [base_model, _self_]\nname: {name}\nsource: x\n")
     project.write(root, "study/mini", project.STUDY.replace("[tiny]", f"[{name}]"))

@@ -144,6 +144,45 @@ def locked(study, home):
 
 
 @pytest.fixture
+def described():
+    """For a test of verdicts that looks at what comes after them too; see `undescribed`."""
+
+
+@pytest.fixture
+def undescribed(request, monkeypatch):
+    """The verdicts alone, unless the test asks for `described`: details, figures and page take most of a run.
+
+    One file stands for them all, so where they go is still seen, and few seeds tell how fragile a verdict is.
+    In this process only; a test that starts another one describes as always.
+    """
+    monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
+
+    def make(report, out):
+        if out is not None:
+            (out / "details.json").write_text("{}")
+        return ""
+
+    if "described" not in request.fixturenames:
+        monkeypatch.setattr("analysis.description.make", make)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Details are described as always; tables, figures and the page are not made."""
+    monkeypatch.setattr("analysis.description._files", lambda *_: {})
+    monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
+
+
+@pytest.fixture(scope="session")
+def quick_paper(tmp_path_factory):
+    """A, N, R and S of the paper with few draws: shapes, not intervals."""
+    folder = tmp_path_factory.mktemp("registration")
+    for path in (ROOT / "preregistration" / "paper").glob("*.toml"):
+        (folder / path.name).write_text(path.read_text().replace("draws = 500", "draws = 20"))
+    return folder
+
+
+@pytest.fixture
 def run(home, capsys):
     def call(folder, *more, registration=home):
         code = cli.main([str(folder), "--registration", str(registration), *map(str, more)])

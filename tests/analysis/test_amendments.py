@@ -10,6 +10,7 @@ from tests.analysis.sealing import flat, verdicts
 from tests.planted import SHORT
 
 TEXT = "preregistration/embedded/R.toml"
+pytestmark = pytest.mark.usefixtures("undescribed")
 
 
 def put(old, new):
@@ -63,7 +64,7 @@ def test_a_text_that_is_not_at_hand_may_have_been_any(study, home):
     assert (step.shared, step.lines) == ((TEXT,), ())
 
 
-def test_only_claims_that_changed_are_labelled_and_the_report_shows_how(run, study, home):
+def test_only_claims_that_changed_are_labelled_and_the_report_shows_how(described, run, study, home):
     sealing.amend(study, home, "R", files=[TEXT], edit=CASES["a condition"][1])
     code, out, _ = run(study)
     assert code == 0

@@ -19,6 +19,7 @@ from tests.planted import LONG, SHORT, World
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = ["R1", "R2", "R3", "R4", "S1", "S2", "S3"]
 DRAWS = ("draws = 500", "draws = 20")
+pytestmark = pytest.mark.usefixtures("undescribed")
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def verdicts(folder):
     return json.loads((folder / "verdicts.json").read_bytes())
 
 
-def test_a_whole_study_is_decided(run, whole):
+def test_a_whole_study_is_decided(described, run, whole):
     code, out, err = run(whole)
     assert (code, err) == (0, "")
     found = verdicts(whole)
@@ -74,7 +75,7 @@ def test_json_is_the_same_bytes_in_another_process(run, whole, quick):
 
 
 @pytest.mark.slow
-def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, tmp_path, shuffled):
+def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(described, run, tmp_path, shuffled):
     grid, world = planted.plan(examples=12), World(blame={"certificate": 1.0})
     usual = planted.write(tmp_path / "a" / "embedded", grid, world)
     other = planted.write(tmp_path / "b" / "embedded", grid, world, order=shuffled)
@@ -85,10 +86,10 @@ def test_neither_the_order_of_lines_nor_of_files_changes_a_byte(run, tmp_path, s
         assert (usual / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_an_incomplete_study_says_what_to_run(run, whole):
+def test_an_incomplete_study_says_what_to_run(described, run, whole):
     shutil.rmtree(whole / LONG / f"{LONG}.smollm2-135m.words.000")
-    code, out, _ = run(whole)
-    assert code == 3
+    code, out, err = run(whole)
+    assert (code, err) == (3, "")
     assert "S2    PREVIEW INCOMPLETE" in out
     assert f"{LONG}/{LONG}.smollm2-135m.words.000: 144 of 144 rows missing, not started" in out
     assert f"run: kvexp submit study=embedded suite={LONG}" in out
@@ -143,7 +144,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(run, whole, tmp_path):
     assert not (whole / "verdicts.json").exists()
 
 
-def test_out_is_made_and_results_stay_as_they_were(run, whole, tmp_path):
+def test_out_is_made_and_results_stay_as_they_were(described, run, whole, tmp_path):
     before = sorted(whole.rglob("*"))
     code, _, _ = run(whole, "--out", tmp_path / "new" / "place")
     made = {path.name for path in (tmp_path / "new" / "place").iterdir()}
@@ -382,7 +383,7 @@ def test_a_score_nobody_has_seen_yet_is_not_called_unknown(run, whole):
     assert run(whole)[0] == 3
 
 
-def test_links_in_the_place_of_results_are_never_followed(run, whole, tmp_path):
+def test_links_in_the_place_of_results_are_never_followed(described, run, whole, tmp_path):
     precious = tmp_path / "precious"
     precious.write_text("untouched")
     out = tmp_path / "out"
@@ -406,7 +407,7 @@ def test_a_result_that_cannot_take_its_place_leaves_nothing_behind(run, whole, t
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["verdicts.json"]
 
 
-def test_no_text_of_a_log_reaches_the_terminal_or_leaves_the_block(run, whole):
+def test_no_text_of_a_log_reaches_the_terminal_or_leaves_the_block(described, run, whole):
     log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     lines[4] = lines[4].replace(b'"generation/1"', rb'"\n```\n<script>\u001b[2J"')
@@ -419,7 +420,7 @@ def test_no_text_of_a_log_reaches_the_terminal_or_leaves_the_block(run, whole):
     assert all(line.startswith("    ") or not line for line in body)
 
 
-def test_names_that_are_no_text_are_named_all_the_same(run, whole):
+def test_names_that_are_no_text_are_named_all_the_same(described, run, whole):
     bad = os.fsdecode(b"bad\xff\x1b[2J")
     (whole / bad / bad).mkdir(parents=True)
     (whole / bad / bad / "footer.json").write_text("{}")

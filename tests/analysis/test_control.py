@@ -302,9 +302,9 @@ def test_invalid_logs_of_either_side_leave_out_what_reads_them(paper, of_paper):
 
 
 @pytest.fixture
-def run(capsys):
+def run(undrawn, quick_paper, capsys):
     def analyse(folder, *more):
-        code = cli.main([str(folder), *more])
+        code = cli.main([str(folder), *(more or ("--registration", str(quick_paper)))])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -367,12 +367,12 @@ def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuff
         assert (paper / name).read_bytes() == (other / name).read_bytes()
 
 
-def test_a_study_without_a_control_has_no_word_of_it(tmp_path, registrations):
+def test_a_study_without_a_control_has_no_word_of_it(undrawn, tmp_path, registrations, quick):
     whole = planted.write(tmp_path / "embedded", planted.plan(examples=1), planted.World())
     study = load(whole, {})
     for registered in registrations:
         assert describe(study, registered).control == ()
-    cli.main([str(whole)])
+    cli.main([str(whole), "--registration", str(quick)])
     assert "control" not in json.loads((whole / "details.json").read_bytes())["details"]
     assert "context-dependent" not in (whole / "details.md").read_text()
 

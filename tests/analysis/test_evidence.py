@@ -20,6 +20,7 @@ from tests.analysis.sealing import flat, verdicts
 from tests.planted import LONG, SHORT
 
 CLAIMS = ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
+pytestmark = pytest.mark.usefixtures("undescribed")
 
 
 def stamp(grade):
@@ -85,7 +86,7 @@ def evidence(study, grade=2, checks=(), **changes):
     (study / "evidence.json").write_bytes(encode(Evidence(**{**fields, **changes})) + b"\n")
 
 
-def test_evidence_of_a_public_witness_takes_the_mark_away(run, locked):
+def test_evidence_of_a_public_witness_takes_the_mark_away(described, run, locked):
     evidence(locked)
     code, out, err = run(locked)
     assert (code, err) == (0, "")
@@ -107,7 +108,7 @@ def test_threat_2_the_authors_own_authority_is_no_witness(run, locked):
     assert run(locked)[1].startswith("study embedded, UNWITNESSED: ")
 
 
-def test_evidence_that_fails_is_an_integrity_error(run, locked):
+def test_evidence_that_fails_is_an_integrity_error(described, run, locked):
     evidence(locked, checks=[Check(name="chain", holds=False, words="attempt 2 is \x1b[2J gone")])
     code, out, err = run(locked)
     assert code == 4

@@ -17,6 +17,12 @@ from kvexp.prereg.registration import load_folder, seed
 from tests.planted import World
 
 
+@pytest.fixture(scope="module")
+def few(quick):
+    """R and S with few draws: as many seeds, each soon drawn."""
+    return load_folder(quick, claims.has_file)
+
+
 def by_hand(study, registered, claim_id, own):
     """The states of other seeds, each decided as the claim itself is."""
     question = registered.question(claim_id)
@@ -31,9 +37,9 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_other_seeds_give_what_deciding_again_gives(plant, registrations, name):
+def test_other_seeds_give_what_deciding_again_gives(plant, few, name):
     study = plant(WORLDS[name])
-    for registered in registrations:
+    for registered in few:
         for verdict in decide(study, registered):
             found = fragile(study, verdict)
             expected = by_hand(study, registered, verdict.claim_id, verdict.answer.state)
@@ -41,15 +47,18 @@ def test_other_seeds_give_what_deciding_again_gives(plant, registrations, name):
             assert (found.differ, found.of) == (expected, SEEDS), verdict.claim_id
 
 
-def test_a_verdict_on_the_edge_is_fragile(plant, shipped, registrations, tmp_path):
+def test_a_verdict_on_the_edge_is_fragile(plant, quick, few, tmp_path, monkeypatch):
     study = plant(World())
-    hi = decide(study, registrations[0])[2].answer.quantities["gain"].hi
-    for path in shipped["RS"].iterdir():
+    hi = decide(study, few[0])[2].answer.quantities["gain"].hi
+    for path in quick.iterdir():
         text = path.read_text().replace('kill = "gain.hi < 0"', f'kill = "gain.hi < {hi:.4f}"')
         (tmp_path / path.name).write_text(text)
     (registered, _) = load_folder(tmp_path, claims.has_file)
     verdict = decide(study, registered)[2]
+    redrawn, seeds = Data.redrawn, []
+    monkeypatch.setattr(Data, "redrawn", lambda data, one: seeds.append(one) or redrawn(data, one))
     found = fragile(study, verdict)
+    assert seeds == [seed(registered.digest, f"R3 {k}") for k in range(1, SEEDS + 1)]
     assert 0 < found.differ < SEEDS
     assert found.differ == by_hand(study, registered, "R3", verdict.answer.state)
     report = Report(study, [registered], [replace(verdict, fragile=found)])

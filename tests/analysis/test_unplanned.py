@@ -11,6 +11,7 @@ from tests.planted import ATTENTION, CONTROL, INSTRUCT, LONG, SHORT, SIX, SIXTEE
 
 CELLS, ANSWERS = ("A1", "A2", "A3"), ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
 NOT_YET = {"rows": None, "of": None, "shard_id": None}
+pytestmark = pytest.mark.usefixtures("undescribed")
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def not_yet(suite):
     return {"suite": suite, "reason": f"suite {suite} is not in the grid yet", **NOT_YET}
 
 
-def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(run, tmp_path):
+def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(described, run, tmp_path):
     folder = plant(tmp_path, attention())
     code, out, err = run(folder)
     assert (code, err) == (3, "")
@@ -78,7 +79,7 @@ def test_generations_alone_leave_the_claims_about_cells_incomplete(run, tmp_path
     assert "  not in the grid yet: attention, needle, ruler\n" in out
 
 
-def test_a_claim_over_two_suites_waits_for_the_other_and_lists_the_rows_of_the_one(run, tmp_path):
+def test_a_claim_over_two_suites_waits_for_the_other_and_lists_the_rows_of_the_one(described, run, tmp_path):
     folder = plant(tmp_path, [*planted.paper([SIX, CONTROL], examples=3), *attention()])
     shard = f"{SIX}.{INSTRUCT[0]}.hotpotqa.000"
     (folder / SIX / shard / "footer.json").unlink()
@@ -136,7 +137,7 @@ def test_a_suite_of_the_other_kind_is_planned(run, tmp_path):
     assert "claim R1: the population selects no row of the grid" in err
 
 
-def test_a_grid_that_cannot_be_read_lacks_no_suite(run, tmp_path):
+def test_a_grid_that_cannot_be_read_lacks_no_suite(described, run, tmp_path):
     folder = plant(tmp_path, attention())
     (folder / "grid.jsonl").write_text("no grid\n")
     code, out, _ = run(folder)
@@ -157,7 +158,7 @@ def test_logs_of_a_suite_that_the_grid_does_not_have_are_invalid(run, tmp_path):
     assert {states[claim] for claim in CELLS} == {"INCOMPLETE"}
 
 
-def test_a_registration_without_claims_waits_for_its_suites_too(run, whole, tmp_path):
+def test_a_registration_without_claims_waits_for_its_suites_too(described, run, whole, tmp_path):
     text = (cli.REPOSITORY / "preregistration" / "embedded" / "A.toml").read_text()
     (tmp_path / "explore").mkdir()
     (tmp_path / "explore" / "A.toml").write_text(text[: text.index("\n[claim.A1]")] + "\n[claim]\n")
@@ -167,7 +168,7 @@ def test_a_registration_without_claims_waits_for_its_suites_too(run, whole, tmp_
 
 
 @pytest.mark.slow
-def test_a_study_with_all_its_suites_has_no_word_of_it(run, tmp_path):
+def test_a_study_with_all_its_suites_has_no_word_of_it(described, run, tmp_path):
     grid = [*planted.plan(examples=2), *planted.prompts()]
     folder, unsealed = planted.write(tmp_path / "embedded", grid, World()), tmp_path / "unsealed"
     unsealed.mkdir()

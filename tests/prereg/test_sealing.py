@@ -57,6 +57,7 @@ ADDED = {
 
 
 def test_adding_a_method_a_task_a_cluster_or_a_claim_breaks_no_seal(locked):
+    ceremony.describing(locked)
     for name, text in ADDED.items():
         (locked / name).parent.mkdir(exist_ok=True)
         (locked / name).write_text(text)
