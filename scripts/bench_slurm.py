@@ -24,7 +24,8 @@ from kvexp.grid import shards  # noqa: E402
 from kvexp.records import encode  # noqa: E402
 from kvexp.resolved import Shard  # noqa: E402
 from kvexp.shard_log import GENERATIONS  # noqa: E402
-from kvexp.slurm.submissions import Book, Sent  # noqa: E402
+from kvexp.slurm.submission import Sent  # noqa: E402
+from kvexp.slurm.submissions import Book  # noqa: E402
 from scripts.planting.rows import attempt, close, generation, lines  # noqa: E402
 
 SHARDS = 5000

@@ -21,7 +21,7 @@ from kvexp.grid import protocols
 from kvexp.prereg.attempts import Started
 from kvexp.records import Footer, Segment, encode
 from kvexp.shard_log import FOOTER
-from kvexp.slurm import accounting, arrays, ends, flights, ids, queue, submissions
+from kvexp.slurm import accounting, arrays, ends, flights, ids, queue, submission, submissions
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.cancel import _ids, cancel
 from kvexp.slurm.crosscheck import of_accounting
@@ -30,7 +30,8 @@ from kvexp.slurm.hours import gpu_hours
 from kvexp.slurm.lost import answered
 from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.standing import Standing
-from kvexp.slurm.submissions import Book, Refused, Submitted
+from kvexp.slurm.submission import Refused, Submitted
+from kvexp.slurm.submissions import Book
 from kvexp.slurm.task import ArrayTask
 from kvexp.status import ShardStatus, _with_slurm, print_status
 from kvexp.under import Under
@@ -301,8 +302,9 @@ def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
     asked = []
     line = f"7_1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|{lost.before.name}"
     monkeypatch.setattr(accounting, "run", lambda command, seconds: asked.append(command) or line)
-    first, second = answered(book, book.read())
-    assert (first.job_id, first.after.found_in_queue, second.job_id) == ("7", True, "9")
+    found = {one.before.name: one.after for one in answered(book, book.read())}
+    assert (found[lost.before.name].job_id, found[lost.before.name].found_in_queue) == ("7", True)
+    assert found[kept.before.name] == kept.after
     assert f"--name={lost.before.name}" in asked[0]
     assert kept.before.name not in " ".join(asked[0])
     assert {one.job_id for one in book.read()} == {"7", "9"}
@@ -325,7 +327,7 @@ def test_an_unanswered_record_of_another_machine_is_waited_for(book, monkeypatch
     sent.path.write_bytes(msgspec.json.encode(there))
     with pytest.raises(IncompleteError, match=r"another submit of study mini is at work, on login2 since"):
         flights.reconcile(book)
-    monkeypatch.setattr(submissions, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(submission, "FRESH_SECONDS", -1.0)
     assert flights.reconcile(book)[1] == []
 
 

@@ -16,7 +16,8 @@ from kvexp.config import ClusterConf
 from kvexp.errors import ConfigError, IncompleteError, KvexpError
 from kvexp.slurm.ends import SETUP_FAILED
 from kvexp.slurm.programs import SlurmError, run, said
-from kvexp.slurm.submissions import MOST_SAID, Book, Refused, Sent, Submitted
+from kvexp.slurm.submission import MOST_SAID, Refused, Sent, Submitted
+from kvexp.slurm.submissions import Book
 from kvexp.terminal import printable
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from kvexp.records import Count, Id, Reader, Record, RecordError, Size, encode
 from kvexp.slurm.accounting import Run, read_accounting
 from kvexp.slurm.ids import JobName, JobNumber, TaskNumber
 from kvexp.slurm.lost import answered
-from kvexp.slurm.submissions import Book, Sent, Submission
+from kvexp.slurm.submission import Sent, Submission
+from kvexp.slurm.submissions import Book
 
 FOLDER = "accounting"
 

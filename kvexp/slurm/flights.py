@@ -9,7 +9,8 @@ from kvexp.slurm import lost
 from kvexp.slurm.ids import is_task
 from kvexp.slurm.programs import SECONDS, SlurmError
 from kvexp.slurm.queue import Entry, read_queue
-from kvexp.slurm.submissions import Book, Sent
+from kvexp.slurm.submission import Sent
+from kvexp.slurm.submissions import Book
 from kvexp.terminal import printable
 
 

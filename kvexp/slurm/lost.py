@@ -7,7 +7,8 @@ from kvexp import provenance
 from kvexp.moments import seconds_of
 from kvexp.slurm.accounting import runs_named
 from kvexp.slurm.programs import SECONDS
-from kvexp.slurm.submissions import Book, Sent, Submitted
+from kvexp.slurm.submission import Sent, Submitted
+from kvexp.slurm.submissions import Book
 
 DAY = 86400
 MARGIN = 2  # days, for clocks and zones

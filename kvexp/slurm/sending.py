@@ -14,7 +14,8 @@ from kvexp.slurm import arrays
 from kvexp.slurm.flights import Flight, read_flights, reconcile, refuse_simultaneous
 from kvexp.slurm.follow import Follow
 from kvexp.slurm.programs import SlurmError, is_here
-from kvexp.slurm.submissions import Book, Refused, Sent
+from kvexp.slurm.submission import Refused, Sent
+from kvexp.slurm.submissions import Book
 from kvexp.slurm.task import ArrayTask
 
 SHOWN = 8

@@ -11,7 +11,8 @@ from kvexp.slurm.flights import Flight, read_flights
 from kvexp.slurm.ids import task_list
 from kvexp.slurm.programs import SlurmError, is_here
 from kvexp.slurm.queue import Entry
-from kvexp.slurm.submissions import Book, Sent
+from kvexp.slurm.submission import Sent
+from kvexp.slurm.submissions import Book
 
 SECONDS = 10.0  # a status that waits longer says what it does not know
 
