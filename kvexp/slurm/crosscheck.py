@@ -16,7 +16,10 @@ from kvexp.slurm.ids import task_of
 from kvexp.slurm.submissions import Book
 
 SLACK_SECONDS = 120  # between the clocks of nodes and controller
-LEAVING_SECONDS = 60  # from a footer to the end of its job
+LEAVING_SECONDS = 60  # at most, from a footer to the end of its job
+EPILOG_SECONDS = (
+    5  # that a job may end later than another one which found its footer; none is done again so fast
+)
 SHOWN = 3
 
 
@@ -137,7 +140,7 @@ def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
     began, end = seconds_of(run.start), float("inf") if run.end is None else seconds_of(run.end)
     if closer is not None and closer.end is not None:
         closed = seconds_of(closer.end)
-        return closed <= end and closed <= began + LEAVING_SECONDS
+        return closed <= end + EPILOG_SECONDS and closed <= began + LEAVING_SECONDS
     closed = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
     return closed <= end and closed <= began + SLACK_SECONDS
 

@@ -57,10 +57,9 @@ def read_export(path: Path) -> list[Ran]:
     """The exported runs; none without an export. Raises IntegrityError for lines that are none."""
     if path.is_symlink() and not path.exists():
         raise IntegrityError(f"{path} is a link that leads nowhere: restore the file")
+    # It is written whole or not at all, so half a line was never written.
     if shard_log.is_file(path) and not (path.read_bytes() or b"\n").endswith(b"\n"):
-        raise IntegrityError(
-            f"{path} was cut in its last line: restore it"
-        )  # it is written whole or not at all
+        raise IntegrityError(f"{path} was cut in its last line: restore it")
     found: dict[tuple[str, str], Ran] = {}
     for number, line in shard_log.whole_lines(path):
         try:
