@@ -24,6 +24,8 @@ from kvexp.records import Attempt, Cell, CellKey, Expected, ExpectedCells, Gener
 from scripts.planting import rows as planting
 from scripts.planting.rows import DELTA, FLOOR, PROTOCOL, attempt, close, lines, write_shard
 
+REGISTRATIONS = Path(__file__).resolve().parents[1] / "preregistration"
+
 SHORT, LONG, ATTENTION = "embedded-1k", "embedded-2k", "attention"
 TASKS = ("passcodes", "words", "facts")
 BUDGETS = {0: (0.25, 0.5), 1: (0.125, 0.25, 0.5)}
@@ -215,6 +217,13 @@ class Heads:
 def _written(value: float) -> float:
     """With the digits that a log has."""
     return float(f"{value:.7g}")
+
+
+def few_draws(folder: Path, study: str, which: str) -> Path:
+    """Registrations of a study, `which` of them by their files, with 20 draws: shapes, not intervals."""
+    for path in (REGISTRATIONS / study).glob(which):
+        (folder / path.name).write_text(path.read_text().replace("draws = 500", "draws = 20"))
+    return folder
 
 
 def write(

@@ -176,10 +176,7 @@ def undrawn(monkeypatch):
 @pytest.fixture(scope="session")
 def quick_paper(tmp_path_factory):
     """A, N, R and S of the paper with few draws: shapes, not intervals."""
-    folder = tmp_path_factory.mktemp("registration")
-    for path in (ROOT / "preregistration" / "paper").glob("*.toml"):
-        (folder / path.name).write_text(path.read_text().replace("draws = 500", "draws = 20"))
-    return folder
+    return planted.few_draws(tmp_path_factory.mktemp("registration"), "paper", "*.toml")
 
 
 @pytest.fixture

@@ -70,10 +70,7 @@ def show(chromium):
 @pytest.fixture(scope="session")
 def few_draws(tmp_path_factory):
     """R and S of `embedded` with few draws."""
-    folder = tmp_path_factory.mktemp("registrations")
-    for path in (ROOT / "preregistration" / "embedded").glob("[RS].toml"):
-        (folder / path.name).write_text(path.read_text().replace("draws = 500", "draws = 20"))
-    return folder
+    return planted.few_draws(tmp_path_factory.mktemp("registrations"), "embedded", "[RS].toml")
 
 
 @pytest.fixture(scope="session")
