@@ -24,6 +24,7 @@ def called(root, monkeypatch):
 
     def verify(parsed, console):
         done.names.append("verify")
+        done.again = (parsed.replay, parsed.decode, parsed.seed, parsed.json)
         if done.verify is not None:
             raise done.verify
         return 0
@@ -50,6 +51,13 @@ def test_verify_then_answers_then_the_analysis(called, words, capsys):
 def test_the_folder_of_registrations_is_passed_on(called, root):
     assert main(["report", "mini", "--registration", "claims"]) == 0
     assert called.commands == [["results/mini", "--registration", str(root / "claims")]] * 2
+
+
+def test_what_evidence_shall_do_again_is_passed_on(called):
+    assert main(["report", "mini", "--replay", "4", "--decode", "2", "--seed", "1"]) == 0
+    assert called.again == (4, 2, 1, False)
+    assert main(["report", "mini"]) == 0
+    assert called.again == (None, None, None, False)
 
 
 @pytest.mark.parametrize(("answers", "analysis", "code"), [(0, 3, 3), (1, 0, 1), (4, 4, 4), (0, 4, 4)])
