@@ -122,7 +122,8 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
     suites, hours = plan["suites"], plan["projection"]
     table = Table("suite", "tasks", box=None, title=f"study {plan['study']}", title_justify="left")
     kinds = {kind: words for kind, words in KINDS.items() if plan[kind]}
-    for column in ("examples", "shards", *kinds.values(), "minutes", hours["unit"]):
+    least = "at least " if hours["is_floor"] else ""
+    for column in ("examples", "shards", *kinds.values(), f"{least}minutes", hours["unit"]):
         table.add_column(column, justify="right")
     for s in suites:
         counts = [f"{s[key]:,}" for key in ("examples", "shards", *kinds)]
@@ -133,7 +134,7 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
     _print_counts("budget", "cells", "cells_by_budget", suites, console)
     console.print(
         f"{plan['shards']:,} shards, {Counts(*(plan[kind] for kind in KINDS))}, "
-        f"{_minutes(plan['expected_minutes'])} minutes expected on cluster={plan['cluster']}"
+        f"{least}{_minutes(plan['expected_minutes'])} minutes expected on cluster={plan['cluster']}"
     )
     _print_projection(plan, console)
     for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
@@ -146,9 +147,12 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
 def _print_projection(plan: dict[str, Any], console: Console) -> None:
     """What all of it costs, where that number comes from, and what it leaves out."""
     hours = plan["projection"]
-    beside = f" (the paper's whole grid: roughly {hours['paper_gpu_hours']} GPU-hours)"
+    beside = f" (the paper's whole grid took roughly {hours['paper_gpu_hours']} GPU-hours)"
     is_like_it = hours["unit"] == "GPU-hours" or plan["registered"] == "paper"
-    console.print(f"{_hours(hours['total'])} {hours['unit']} projected{beside if is_like_it else ''}")
+    told = f"{_hours(hours['total'])} {hours['unit']} projected"
+    if hours["is_floor"]:
+        told = f"at least {told}: a floor by a data sheet, no forecast"
+    console.print(f"{told}{beside if is_like_it else ''}")
     for basis in hours["bases"]:
         console.print(f"  {printable(basis)}", markup=False)
     if hours["lacking"]:

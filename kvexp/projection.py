@@ -42,10 +42,14 @@ class Projection:
         return sum(known) if len(known) == len(self.by_suite) else None
 
     @property
+    def is_floor(self) -> bool:
+        """Whether a rate is that of a data sheet: no run is faster, and most are many times slower."""
+        return any(basis.startswith(ESTIMATED) for basis in self.bases)
+
+    @property
     def left_out(self) -> str:
         """What the hours do not hold."""
-        is_estimated = any(basis.startswith(ESTIMATED) for basis in self.bases)
-        return f"{LEFT_OUT}; {NOT_ESTIMATED}" if is_estimated else LEFT_OUT
+        return f"{LEFT_OUT}; {NOT_ESTIMATED}" if self.is_floor else LEFT_OUT
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -53,6 +57,7 @@ class Projection:
             "unit": self.unit,
             "by_suite": {n: None if h is None else round(h, 4) for n, h in self.by_suite.items()},
             "total": None if self.total is None else round(self.total, 4),
+            "is_floor": self.is_floor,
             "bases": list(self.bases),
             "lacking": list(self.lacking),
             "left_out": self.left_out,

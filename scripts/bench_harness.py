@@ -22,8 +22,18 @@ import torch
 
 from scripts.benching import measures, timing
 from scripts.benching.measures import Row
-from scripts.benching.setting import ARCHITECTURES, Setting, embedded, endless, grid, random_weights
+from scripts.benching.setting import (
+    ARCHITECTURES,
+    LENGTHS,
+    TINY_LENGTHS,
+    Setting,
+    embedded,
+    endless,
+    grid,
+    random_weights,
+)
 
+HEAD = "| setting | what | value | target |\n|---|---|---|---|"
 PARTS = ("steps", "prefill", "throughput", "memory", "phases")
 
 
@@ -33,10 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         torch.set_num_threads(parsed.threads)
     timing.use(parsed.clock)
     rows = []
+    print(HEAD, flush=True)
     for setting in _settings(parsed):
         for row in measure(setting, parsed.only, parsed.repeats):
             rows.append(row)
-            print(line(row), flush=True)
+            print(line(row, is_tiny=parsed.tiny), flush=True)
     if parsed.json is not None:
         parsed.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
     return 0
@@ -58,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", type=_names, default=tuple(ARCHITECTURES), help="of the paper's four")
     parser.add_argument("--no-embedded", action="store_true", help="not the embedded model")
     parser.add_argument("--layers", type=int, default=None, help="of the paper's (default: 2 on a CPU, all)")
-    parser.add_argument("--lengths", type=_lengths, default=(6000, 16000), help="of the paper's prompts")
+    parser.add_argument("--lengths", type=_lengths, help="of the paper's prompts")
     parser.add_argument("--tiny", action="store_true", help="tiny random weights: tests this script itself")
     parser.add_argument("--json", type=Path, help="write the rows there too")
     return parser
@@ -87,8 +98,9 @@ def _settings(parsed: argparse.Namespace) -> Iterator[Setting]:
     if not (parsed.no_embedded or parsed.tiny):
         yield embedded(parsed.tokens, parsed.new_tokens, dtype, parsed.device)
     layers = parsed.layers or (2 if parsed.device == "cpu" else None)
+    lengths = parsed.lengths or (TINY_LENGTHS if parsed.tiny else LENGTHS)
     for name in parsed.models if parsed.paper or parsed.tiny else ():
-        for n in parsed.lengths:
+        for n in lengths:
             yield random_weights(name, n, parsed.new_tokens, dtype, parsed.device, layers, parsed.tiny)
 
 
@@ -109,11 +121,11 @@ def measure(setting: Setting, parts: Sequence[str], repeats: int) -> Iterator[Ro
             yield from measures.throughput(setting, grid(), min(repeats, 2))
 
 
-def line(row: Row) -> str:
-    """One row of the table, in Markdown."""
+def line(row: Row, *, is_tiny: bool = False) -> str:
+    """One row of the table, in Markdown; targets are for models of a size."""
     digits = {"ratio": 3, "s": 2, "ms": 2, "MB": 1, "%": 1}[row.unit]
     unit = "" if row.unit == "ratio" else f" {row.unit}"
-    return f"| {row.setting} | {row.what} | {row.value:.{digits}f}{unit} | {row.target} |"
+    return f"| {row.setting} | {row.what} | {row.value:.{digits}f}{unit} | {'' if is_tiny else row.target} |"
 
 
 if __name__ == "__main__":

@@ -14,14 +14,19 @@ if __name__ == "__main__":
 
 import torch
 
-from scripts.bench_harness import line
+from scripts.bench_harness import HEAD, line
 from scripts.benching import checks, measures
 from scripts.benching.checks import Check
 from scripts.benching.measures import Row
-from scripts.benching.setting import ARCHITECTURES, Setting, embedded, grid, random_weights
-
-LENGTHS = (6000, 16000)
-TINY_LENGTHS = (300, 400)
+from scripts.benching.setting import (
+    ARCHITECTURES,
+    LENGTHS,
+    TINY_LENGTHS,
+    Setting,
+    embedded,
+    grid,
+    random_weights,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for check in _checks(parsed):
         print(_line(check), flush=True)
         bad += not check.holds
+    print(HEAD)
     for row in _table(parsed, end):
-        print(row if isinstance(row, str) else line(row), flush=True)
+        print(row if isinstance(row, str) else line(row, is_tiny=parsed.tiny), flush=True)
     print("gpu_check: every check holds" if not bad else f"gpu_check: {bad} checks do not hold")
     return int(bad > 0)
 

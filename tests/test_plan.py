@@ -257,9 +257,9 @@ def test_hours_stand_beside_the_paper_s_with_where_they_come_from(bare, monkeypa
     monkeypatch.chdir(ROOT)
     assert main(["plan", "paper", "cluster=slurm_h100"]) == 0
     shown = capsys.readouterr().out
-    hours = re.search(
-        r"^([0-9.]+) GPU-hours projected \(the paper's whole grid: roughly 70", shown, re.MULTILINE
-    )
+    told = r"^at least ([0-9.]+) GPU-hours projected: a floor .* \(the paper's whole grid took roughly 70"
+    hours = re.search(told, shown, re.MULTILINE)
+    assert ", at least 6 minutes expected on cluster=slurm_h100" in shown
     assert 0.5 < float(hours[1]) < 70
     assert "estimated, not measured: H100" in shown
     assert "left out: loading models, waiting in queues" in shown
@@ -273,6 +273,7 @@ def test_hours_stand_beside_the_paper_s_with_where_they_come_from(bare, monkeypa
     assert re.search(r"^[0-9.]+ CPU-hours projected$", shown, re.MULTILINE)
     assert "  measured on one core of " in shown
     assert "estimated" not in shown
+    assert "at least" not in shown
 
 
 def test_a_choice_counts_only_what_is_chosen(plan):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kvexp import provenance
-from kvexp.errors import IntegrityError
+from kvexp.errors import IntegrityError, KvexpError
 from kvexp.launch import content_digest
 from kvexp.prereg.chain import UNANCHORED, accepted
 from kvexp.prereg.counting import lines, uncounted
@@ -61,6 +61,10 @@ def gate(home: Home, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Un
 def _unsealed(home: Home) -> str:
     if not any(home.folder.glob("*.toml")):
         return f"study {home.study} has no registration in {home.prefix}: nothing will judge its logs"
+    try:
+        home.registrations()
+    except KvexpError as error:  # a draft may run, and must not look like one that is judged
+        return f"study {home.study} is not sealed, and as it stands nothing will judge its logs: {error}"
     return (
         f"study {home.study} is not sealed: its verdicts will be PREVIEW; to have them count, "
         f"{home.seal_command()} first"

@@ -30,6 +30,7 @@ ARCHITECTURES: dict[str, tuple[type, tuple[int, int, int, int, int, int], float]
     "llama-3.1-8b": (LlamaConfig, (4096, 14336, 32, 32, 8, 128256), 5e5),
     "mistral-7b-v0.3": (MistralConfig, (4096, 14336, 32, 32, 8, 32768), 1e6),
 }
+LENGTHS, TINY_LENGTHS = (6000, 16000), (300, 400)  # tokens of the paper's prompts, and of tests
 SHALLOW_VOCABULARY = 4096  # of a model with few layers: a whole one would outweigh them
 TINY = (64, 128, 2, 8, 2, 300)  # for tests of the scripts: every architecture in seconds
 

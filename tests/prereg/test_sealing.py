@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 
@@ -247,6 +248,12 @@ def test_submit_says_once_that_a_study_is_not_sealed(fresh):
     assert said.count("PREVIEW") == 1
     assert f"kvexp seal mini {' '.join(WORDS)} first" in said
     assert "PREVIEW" not in kvexp(fresh, *run, "--unregistered")
+    draft = fresh / "preregistration/mini/R.toml"
+    draft.write_text(re.sub(r"^authors = .*$", 'authors = ["FILL IN: name"]', draft.read_text(), flags=re.M))
+    said = kvexp(fresh, *run)
+    assert "PREVIEW" not in said
+    assert "as it stands nothing will judge its logs: " in said
+    assert "authors[0] is not filled in" in said
     shutil.rmtree(fresh / "preregistration/mini")
     assert "has no registration in preregistration/mini" in kvexp(fresh, *run)
 
