@@ -63,7 +63,7 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
         f"{prompt.n_context:,} context tokens in a prompt of {prompt.n:,}; prefill "
         f"{answers[0].prefill_seconds:.1f} s. "
         "Only a random design with known probabilities has a certificate: a larger one means more "
-        "damage by eviction. evicted: share of the attention that was evicted; margin: gap between kept and "
+        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between kept and "
         "evicted scores, in their standard deviations."
     )
     return 0
