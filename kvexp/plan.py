@@ -16,7 +16,7 @@ from kvexp.families import family_of
 from kvexp.grid import chosen, shards
 from kvexp.missing import Lacks, Missing, lines, missing, summary
 from kvexp.overrides import fetch_command, notes, own_rates, refuse_lent
-from kvexp.projection import PAPER_GPU_HOURS, expected_minutes, project
+from kvexp.projection import PAPER_GPU_HOURS, minutes_of, project
 from kvexp.resolved import AttentionShard, GenerationShard, Shard
 from kvexp.terminal import printable
 
@@ -32,7 +32,6 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
     refuse_lent(selection)
     made = chosen(shards(selection, "assume", {}), selection)
     cluster = own_rates(selection, overrides)
-    minutes = [expected_minutes(shard, cluster) for shard in made]
     lacks = Lacks(selection)
     absent = missing(selection, made, lacks)
     suites = [
@@ -45,7 +44,7 @@ def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str,
         "cluster": selection.cluster.name,
         "shards": len(made),
         **asdict(counts_of(made)),
-        "expected_minutes": _total(minutes),
+        "expected_minutes": minutes_of(made, cluster),
         "projection": {**project(made, cluster).plain(), "paper_gpu_hours": PAPER_GPU_HOURS},
         "suites": suites,
         "missing": [asdict(one) for one in absent],
@@ -83,7 +82,7 @@ def _suite(name: str, selection: Selection, made: list[Shard], lacks: Lacks) -> 
         "generations_per_example": _per_example(made[0]),
         "generations_by_arm": _by_arm(made),
         "cells_by_budget": _by_budget(made),
-        "expected_minutes": _total([expected_minutes(s, selection.cluster) for s in made]),
+        "expected_minutes": minutes_of(made, selection.cluster),
         "missing": {name: str(error) for name, error in absent.items()},
         "by_hand": [name for name, error in absent.items() if not isinstance(error, NotFetched)],
         "remarks": list(_remarks(selection, suite, lacks)),
@@ -110,11 +109,6 @@ def _by_budget(made: list[Shard]) -> dict[str, int]:
 
 def _per_example(shard: Shard) -> int:
     return Counts.of(shard).generations // len(shard.example_ids)
-
-
-def _total(minutes: list[float | None]) -> float | None:
-    known = [m for m in minutes if m is not None]
-    return round(sum(known), 1) if len(known) == len(minutes) else None
 
 
 def print_plan(plan: dict[str, Any], console: Console) -> None:
@@ -151,7 +145,7 @@ def _print_projection(plan: dict[str, Any], console: Console) -> None:
     is_like_it = hours["unit"] == "GPU-hours" or plan["registered"] == "paper"
     told = f"{_hours(hours['total'])} {hours['unit']} projected"
     if hours["is_floor"]:
-        told = f"at least {told}: a floor by a data sheet, no forecast"
+        told = f"at least {told}, a floor and no forecast"
     console.print(f"{told}{beside if is_like_it else ''}")
     for basis in hours["bases"]:
         console.print(f"  {printable(basis)}", markup=False)

@@ -3,7 +3,7 @@
 Contexts are taken at their nominal length. What is not in it, LEFT_OUT says.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ AFTER = 32  # of these, after the context, without the last; every stream arm is
 PAPER_GPU_HOURS = 70  # section 1: "roughly 70 GPU-hours" on single H100s or H200s
 LEFT_OUT = "loading models, waiting in queues, examples that are tried again"
 ESTIMATED = "estimated, not measured"
+NO_CELLS = "attention cells, which these rates have no time for"
 NOT_ESTIMATED = "what the roofline has no term for: score rows, keep plans, certificates, attention cells"
 
 
@@ -28,12 +29,14 @@ class Projection:
         by_suite: hours by suite; None: a model of it has no rate.
         bases: one sentence for each place that rates come from.
         lacking: models without a rate.
+        without_cells: whether a rate has no time for cells that are to be made.
     """
 
     unit: str
     by_suite: Mapping[str, float | None]
     bases: tuple[str, ...]
     lacking: tuple[str, ...]
+    without_cells: bool = False
 
     @property
     def total(self) -> float | None:
@@ -43,13 +46,15 @@ class Projection:
 
     @property
     def is_floor(self) -> bool:
-        """Whether a rate is that of a data sheet: no run is faster, and most are many times slower."""
-        return any(basis.startswith(ESTIMATED) for basis in self.bases)
+        """Whether something is not in it, or a rate is that of a data sheet, which no run beats."""
+        return self.without_cells or any(basis.startswith(ESTIMATED) for basis in self.bases)
 
     @property
     def left_out(self) -> str:
         """What the hours do not hold."""
-        return f"{LEFT_OUT}; {NOT_ESTIMATED}" if self.is_floor else LEFT_OUT
+        if any(basis.startswith(ESTIMATED) for basis in self.bases):
+            return f"{LEFT_OUT}; {NOT_ESTIMATED}"
+        return f"{LEFT_OUT}; {NO_CELLS}" if self.without_cells else LEFT_OUT
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -68,7 +73,7 @@ def project(made: Iterable[Shard], cluster: ClusterConf) -> Projection:
     """Hours of one device, or of one core, that some shards take on a cluster."""
     made = list(made)
     is_gpu = cluster.device.startswith("cuda")
-    devices = max(1, gpus_of(cluster.slurm.gres)) if is_gpu and cluster.executor == "slurm" else 1
+    devices = _devices(cluster) if is_gpu else 1.0
     found: dict[str, float | None] = {}
     for shard in made:
         before, seconds = found.get(shard.suite, 0.0), seconds_of(shard, cluster)
@@ -76,14 +81,24 @@ def project(made: Iterable[Shard], cluster: ClusterConf) -> Projection:
     names = dict.fromkeys(shard.model.name for shard in made)
     lacking = tuple(name for name in names if rate_of(name, cluster) is None)
     bases = dict.fromkeys(_basis(name, cluster) for name in names if name not in lacking)
-    return Projection("GPU-hours" if is_gpu else "CPU-hours", found, tuple(bases), lacking)
+    cells = {shard.model.name for shard in made if isinstance(shard, AttentionShard)}
+    rates = [rate for name in cells if (rate := rate_of(name, cluster)) is not None]
+    without_cells = any(not (rate.cell_s and rate.world_s) for rate in rates)
+    return Projection("GPU-hours" if is_gpu else "CPU-hours", found, tuple(bases), lacking, without_cells)
+
+
+def _devices(cluster: ClusterConf) -> float:
+    """GPUs of a shard while it runs; as fast as alone, where several share one."""
+    if cluster.executor == "slurm":
+        return gpus_of(cluster.slurm.gres, cluster.slurm.gpu_share) if cluster.slurm.gres else 1.0
+    return 1 / cluster.workers if cluster.executor == "local" else 1.0
 
 
 def rate_of(model: str, cluster: ClusterConf) -> Rate | None:
     """Measured before estimated; None: neither."""
     if model in cluster.rates:
         return cluster.rates[model]
-    if cluster.roofline is None or model not in cluster.shapes:
+    if cluster.roofline is None or model not in cluster.shapes or not cluster.device.startswith("cuda"):
         return None
     return estimated(cluster.shapes[model], cluster.roofline)
 
@@ -135,3 +150,12 @@ def expected_minutes(shard: Shard, cluster: ClusterConf) -> float | None:
     """A shard's part of the time that all workers together take; None without a rate."""
     seconds = seconds_of(shard, cluster)
     return None if seconds is None else seconds / 60 / cluster.workers
+
+
+def minutes_of(made: Sequence[Shard], cluster: ClusterConf) -> float | None:
+    """Minutes that all workers together take, at least those of the longest shard; None without a rate."""
+    seconds = [seconds_of(shard, cluster) for shard in made]
+    known = [one for one in seconds if one is not None]
+    if len(known) < len(seconds):
+        return None
+    return round(max([sum(known) / cluster.workers, *known]) / 60, 1) if known else 0.0

@@ -16,6 +16,7 @@ from kvexp.budget import TooShort
 from kvexp.errors import IncompleteError, InputError, IntegrityError
 from kvexp.families import family_of
 from kvexp.measuring import measure
+from kvexp.memory import is_out_of_memory
 from kvexp.prompting import counter
 from kvexp.records import Attempt, Failed, RecordError
 from kvexp.replay.model import Loaded
@@ -150,7 +151,7 @@ def _failed(shard: Shard, example_id: str, attempt: int, error: Exception) -> Fa
         category = "too_short"
     elif isinstance(error, TooLong):
         category = "too_long"
-    elif isinstance(error, torch.OutOfMemoryError | MemoryError):
+    elif is_out_of_memory(error):
         category = "out_of_memory"
     return Failed(
         attempt=attempt,

@@ -14,6 +14,7 @@ from kvexp.config import CONDITIONS, ArmConf, ArmGrid
 from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
+from kvexp.memory import is_out_of_memory
 from kvexp.places import places
 from kvexp.prereg.chain import UNANCHORED
 from kvexp.replay.arm import Arm
@@ -50,21 +51,31 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
         answer_prefix=parsed.answer_prefix,
         chat=model.chat,
     )
-    answers = answer_all(
-        loaded,
-        prompt,
-        arms,
-        selection.study.protocol,
-        parsed.max_new_tokens,
-        lambda arm, shape: uniforms(UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape),
-    )
+    try:
+        answers = answer_all(
+            loaded,
+            prompt,
+            arms,
+            selection.study.protocol,
+            parsed.max_new_tokens,
+            lambda arm, shape: uniforms(
+                UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape
+            ),
+        )
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"{len(arms)} arms over {prompt.n:,} tokens do not fit into memory here: give fewer arms, "
+            "budgets or seeds, or a shorter text"
+        ) from None
     _print(answers, console)
     console.print(
         f"{prompt.n_context:,} context tokens in a prompt of {prompt.n:,}; prefill "
         f"{answers[0].prefill_seconds:.1f} s. "
         "Only a random design with known probabilities has a certificate: a larger one means more "
-        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between kept and "
-        "evicted scores, in their standard deviations."
+        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between "
+        "kept and evicted scores, in their standard deviations."
     )
     return 0
 

@@ -20,7 +20,10 @@ if __name__ == "__main__":
 
 import torch
 
+from kvexp.config import DTYPES
+from kvexp.errors import KvexpError
 from scripts.benching import measures, timing
+from scripts.benching.arguments import device, new_file, positive, positives
 from scripts.benching.measures import Row
 from scripts.benching.setting import (
     ARCHITECTURES,
@@ -38,16 +41,23 @@ PARTS = ("steps", "prefill", "throughput", "memory", "phases")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parsed = _parser().parse_args(arguments)
+    parser = _parser()
+    parsed = parser.parse_args(arguments)
     if parsed.threads:
         torch.set_num_threads(parsed.threads)
     timing.use(parsed.clock)
+    if parsed.no_embedded and not (parsed.paper or parsed.tiny):
+        parser.error("--no-embedded leaves nothing to measure, without --paper or --tiny")
     rows = []
     print(HEAD, flush=True)
-    for setting in _settings(parsed):
-        for row in measure(setting, parsed.only, parsed.repeats):
-            rows.append(row)
-            print(line(row, is_tiny=parsed.tiny), flush=True)
+    try:
+        for setting in _settings(parsed):
+            for row in measure(setting, parsed.only, parsed.repeats):
+                rows.append(row)
+                print(line(row, is_tiny=parsed.tiny), flush=True)
+    except KvexpError as error:  # a prompt that is too short for these arms, for instance
+        print(f"bench_harness: {error}", file=sys.stderr)
+        return error.exit_code
     if parsed.json is not None:
         parsed.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
     return 0
@@ -57,21 +67,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench_harness.py", description="Speed and memory of the replay harness, as ratios."
     )
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default=None, help="default: float32 on a CPU, bfloat16 elsewhere")
-    parser.add_argument("--threads", type=int, help="of torch (default: as many as it takes)")
+    parser.add_argument("--device", type=device, default="cpu")
+    parser.add_argument("--dtype", choices=DTYPES, help="default: float32 on a CPU, bfloat16 elsewhere")
+    parser.add_argument("--threads", type=positive, help="of torch (default: as many as it takes)")
     parser.add_argument("--clock", choices=sorted(timing.CLOCKS), default="wall")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=2048, help="of the embedded model's context")
-    parser.add_argument("--new-tokens", type=int, default=32, help="of an answer")
+    parser.add_argument("--repeats", type=positive, default=5)
+    parser.add_argument("--tokens", type=positive, default=2048, help="of the embedded model's context")
+    parser.add_argument("--new-tokens", type=positive, default=32, help="of an answer")
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"of {', '.join(PARTS)}")
     parser.add_argument("--paper", action="store_true", help="also the paper's four architectures")
     parser.add_argument("--models", type=_names, default=tuple(ARCHITECTURES), help="of the paper's four")
     parser.add_argument("--no-embedded", action="store_true", help="not the embedded model")
-    parser.add_argument("--layers", type=int, default=None, help="of the paper's (default: 2 on a CPU, all)")
-    parser.add_argument("--lengths", type=_lengths, help="of the paper's prompts")
+    parser.add_argument("--layers", type=positive, help="of the paper's (default: 2 on a CPU, all)")
+    parser.add_argument("--lengths", type=positives, help="of the paper's prompts")
     parser.add_argument("--tiny", action="store_true", help="tiny random weights: tests this script itself")
-    parser.add_argument("--json", type=Path, help="write the rows there too")
+    parser.add_argument("--json", type=new_file, help="write the rows there too")
     return parser
 
 
@@ -87,10 +97,6 @@ def _names(text: str) -> tuple[str, ...]:
     if unknown := set(names) - set(ARCHITECTURES):
         raise argparse.ArgumentTypeError(f"{unknown.pop()!r} is none of {', '.join(ARCHITECTURES)}")
     return names
-
-
-def _lengths(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
 
 
 def _settings(parsed: argparse.Namespace) -> Iterator[Setting]:

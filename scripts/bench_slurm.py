@@ -26,6 +26,7 @@ from kvexp.resolved import Shard  # noqa: E402
 from kvexp.shard_log import GENERATIONS  # noqa: E402
 from kvexp.slurm.submission import Sent  # noqa: E402
 from kvexp.slurm.submissions import Book  # noqa: E402
+from scripts.benching.arguments import positive  # noqa: E402
 from scripts.planting.rows import attempt, close, generation, lines  # noqa: E402
 
 SHARDS = 5000
@@ -139,8 +140,8 @@ def _answer(results: Path, shard: Shard, *, whole: bool, job: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--shards", type=int, default=SHARDS)
-    parser.add_argument("--repeats", type=int, default=3, help="of status; the median counts")
+    parser.add_argument("--shards", type=positive, default=SHARDS)
+    parser.add_argument("--repeats", type=positive, default=3, help="of status; the median counts")
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         root = project(Path(folder), parsed.shards)

@@ -16,6 +16,7 @@ import torch
 
 from scripts.bench_harness import HEAD, line
 from scripts.benching import checks, measures
+from scripts.benching.arguments import device
 from scripts.benching.checks import Check
 from scripts.benching.measures import Row
 from scripts.benching.setting import (
@@ -38,6 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.device.startswith("cuda") and not torch.cuda.is_available():
         print("gpu_check: no CUDA device here, or a build of torch without CUDA", file=sys.stderr)
         return 2
+    if not parsed.seconds >= 0:
+        parser.error("--seconds is at least 0")
+    try:
+        device(parsed.device)
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
     end = time.monotonic() + parsed.seconds
     print(_machine(parsed.device))
     bad = 0

@@ -5,6 +5,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python}
-command -v "$python" >/dev/null || python=python3
+command -v "$python" >/dev/null || {
+  echo "gpu_check: there is no $python: run \`make install\`, or say PYTHON=/path/to/python" >&2
+  exit 2
+}
 export HF_HUB_OFFLINE=1
 exec "$python" scripts/gpu_check.py "$@"

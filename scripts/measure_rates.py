@@ -5,21 +5,22 @@ The terms of `kvexp.projection` are fitted to the logged seconds by least square
 
 import argparse
 import itertools
-import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from kvexp.errors import InputError
+from kvexp.errors import InputError, KvexpError
 from kvexp.moments import seconds_of
 from kvexp.projection import AFTER, AROUND, prefill_seconds
 from kvexp.rates import Rate
 from kvexp.records import CHANGES, Attempt, Footer
-from kvexp.shard_log import FOOTER, GENERATIONS, read_attempts, read_footer
+from kvexp.shard_log import FOOTER, GENERATIONS, read_attempts, read_footer, read_state
 
 Row = dict[str, Any]
 
@@ -27,7 +28,7 @@ Row = dict[str, Any]
 def fit(results: Path, model: str) -> Rate:
     """The rate of one model from all its closed shards that were made in one attempt.
 
-    Raises InputError if there are no generations.
+    Raises InputError if there are no generations or several devices, IntegrityError for broken logs.
     """
     shards = [
         (folder, attempts[0], read_footer(folder))
@@ -37,7 +38,7 @@ def fit(results: Path, model: str) -> Rate:
     examples = [
         (attempt.config, rows)
         for folder, attempt, _ in shards
-        for rows in (_examples(folder / GENERATIONS) if (folder / GENERATIONS).exists() else ())
+        for rows in (_examples(folder) if (folder / GENERATIONS).exists() else ())
     ]
     if not examples:
         raise InputError(f"{results} has no closed shard of generations of model {model}")
@@ -55,12 +56,17 @@ def fit(results: Path, model: str) -> Rate:
     fed = np.array([sum(row["condition"] == "stream" for row in batch) * AFTER for _, batch in batches])
     decoded = np.array([batch[0]["seconds"]["decode"] for _, batch in batches]) - fed * token
     step, arm, each = nonnegative(np.stack([steps, arms, cached], 1), decoded)
+    if not steps.sum():
+        raise InputError(f"no answer in {results} has a token: there is nothing to measure")
     first = shards[0][1]
+    if len(made_on := {(one.device, one.dtype, one.threads) for _, one, _ in shards}) > 1:
+        words = "; ".join(f"{device} {dtype} {threads} threads" for device, dtype, threads in sorted(made_on))
+        raise InputError(f"the shards of {results} were made on several devices ({words}): rates are of one")
     rate = Rate(
         device=f"{first.device}, {first.threads} threads",
         dtype=first.dtype,
         date=first.started_at[:10],
-        command=f"python -m scripts.measure_rates results/{results.resolve().name}",
+        command=f"python -m scripts.measure_rates {results.as_posix()}",
         prefill_token_s=token,
         prefill_square_s=square,
         plan_token_s=plans / planned,
@@ -117,9 +123,9 @@ def _longest(config: Row) -> int:
     return int(config["task"]["max_new_tokens"])
 
 
-def _examples(log: Path) -> Iterator[list[Row]]:
-    """The rows of each example."""
-    rows = [row for row in map(json.loads, log.open()) if row["kind"].startswith("generation/")]
+def _examples(folder: Path) -> Iterator[list[Row]]:
+    """The rows of each example of a shard."""
+    rows = [msgspec.to_builtins(row) for row in read_state(folder).rows.values()]
     for _, same in itertools.groupby(rows, key=lambda row: row["example_id"]):
         yield list(same)
 
@@ -132,16 +138,22 @@ def _batches(rows: list[Row]) -> list[list[Row]]:
     return list(found.values())
 
 
-def main() -> None:
-    """Print YAML for `rates:`."""
+def main() -> int:
+    """Print YAML for `rates:`, or what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
     asked = parser.parse_args()
+    try:
+        rate = fit(asked.results, asked.model)
+    except KvexpError as error:
+        print(f"measure_rates: {error}", file=sys.stderr)
+        return error.exit_code
     print(f"# fitted {datetime.now(UTC):%Y-%m-%d}\nrates:\n  {asked.model}:")
-    for name, value in asdict(fit(asked.results, asked.model)).items():
+    for name, value in asdict(rate).items():
         print(f"    {name}: {value if isinstance(value, str) else f'{value:.3g}'}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -50,6 +50,30 @@ def test_the_check_fails_where_a_product_is_rounded(monkeypatch, capsys):
     assert "left out: no time" in printed
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--repeats", "0"], "'0' is no whole number of at least 1"),
+        (["--lengths", "300,-5"], "'-5' is no whole number"),
+        (["--device", "nonsense"], "torch has no device 'nonsense' here"),
+        (["--dtype", "int8"], "invalid choice: 'int8'"),
+        (["--json", "/nowhere/rows.json"], "there is no folder /nowhere"),
+        (["--no-embedded"], "leaves nothing to measure"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_is(words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        bench_harness.main(words)
+    assert ended.value.code == 2
+    told = capsys.readouterr()
+    assert (said in told.err, told.out) == (True, "")
+
+
+def test_a_prompt_that_is_too_short_for_the_arms_is_a_sentence(capsys):
+    assert bench_harness.main(["--tiny", "--lengths", "30", "--only", "throughput"]) == 2
+    assert "bench_harness: a budget of 0.25 keeps" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_without_a_gpu_the_check_says_so(capsys):
     assert gpu_check.main([]) == 2

@@ -257,7 +257,7 @@ def test_hours_stand_beside_the_paper_s_with_where_they_come_from(bare, monkeypa
     monkeypatch.chdir(ROOT)
     assert main(["plan", "paper", "cluster=slurm_h100"]) == 0
     shown = capsys.readouterr().out
-    told = r"^at least ([0-9.]+) GPU-hours projected: a floor .* \(the paper's whole grid took roughly 70"
+    told = r"^at least ([0-9.]+) GPU-hours projected, a floor .* \(the paper's whole grid took roughly 70"
     hours = re.search(told, shown, re.MULTILINE)
     assert ", at least 6 minutes expected on cluster=slurm_h100" in shown
     assert 0.5 < float(hours[1]) < 70
@@ -294,7 +294,8 @@ def test_minutes_follow_the_rates_and_the_workers(plan):
         "cluster.rates.smollm2-135m.step_s=1",
     ]
     assert minutes(*rates) > 2 * minutes()
-    assert minutes("cluster.workers=4") == pytest.approx(minutes("cluster.workers=2") / 2, rel=0.05)
+    assert minutes("cluster.workers=2") == pytest.approx(minutes("cluster.workers=1") / 2, rel=0.05)
+    assert minutes("cluster.workers=100") == minutes("cluster.workers=1000") > 0  # those of the longest shard
 
 
 def test_planning_writes_nothing(plan, root):

@@ -1,13 +1,14 @@
 """What a study will cost: against arithmetic by hand, and against the seconds of the reference run."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from kvexp.compose import select
-from kvexp.config import ClusterConf
+from kvexp.config import ClusterConf, SlurmConf
 from kvexp.errors import ConfigError
 from kvexp.grid import chosen, shards
 from kvexp.moments import seconds_of as clock
@@ -16,7 +17,7 @@ from kvexp.projection import AFTER, AROUND, expected_minutes, project, rate_of, 
 from kvexp.rates import Rate, Roofline, Shape, estimated
 from kvexp.records import Generation, Reader
 from kvexp.shard_log import GENERATIONS, model_seconds, read_attempts, read_footer
-from scripts.measure_rates import fit, nonnegative
+from scripts.measure_rates import fit, main, nonnegative
 from tests.project import ROOT
 from tests.test_grid import FIXED
 
@@ -67,6 +68,59 @@ def test_attention_by_hand():
     seconds = n * (length * 0.01 + length**2 * 1e-6) + rows
     assert shard.world_ids
     assert seconds_of(shard, cluster(rates={"smollm2-135m": RATE})) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus"),
+    [
+        ({"slurm": SlurmConf(gres="gpu:2")}, 2),
+        ({"slurm": SlurmConf()}, 1),
+        ({"slurm": SlurmConf(gres="shard:1", gpu_share=0.25)}, 0.25),
+        ({"slurm": SlurmConf(gres="mps:25", gpu_share=0.01)}, 0.25),
+        ({"executor": "local", "workers": 4}, 0.25),
+        ({"executor": "debug"}, 1),
+    ],
+    ids=str,
+)
+def test_hours_of_a_gpu_are_those_of_the_part_that_a_shard_has(changes, gpus):
+    here = cluster(device="cuda", **{"executor": "slurm", **changes})
+    hours = project([FIXED], replace(here, rates={FIXED.model.name: RATE})).total
+    alone = seconds_of(FIXED, replace(here, rates={FIXED.model.name: RATE}))
+    assert hours * 3600 == pytest.approx(gpus * alone, rel=1e-12)
+
+
+def test_rates_without_cells_are_a_floor_and_say_so():
+    selection = select(["study=demo", "suite=demo-attention"], ROOT)
+    made = chosen(shards(selection), selection)
+    whole = project(made, cluster(rates={"smollm2-135m": RATE}))
+    bare = project(made, cluster(rates={"smollm2-135m": replace(RATE, world_s=0.0)}))
+    assert (whole.is_floor, bare.is_floor) == (False, True)
+    assert "attention cells" in bare.left_out
+    assert "attention cells" not in whole.left_out
+
+
+def test_rates_come_from_sound_logs_of_one_device(tmp_path, capsys, monkeypatch):
+    source = ROOT / "results" / "embedded" / "embedded-1k"
+    folders = sorted(source.iterdir())[:2]
+    for folder in folders:
+        shutil.copytree(folder, tmp_path / "mini" / source.name / folder.name)
+    monkeypatch.setattr("sys.argv", ["measure_rates", str(tmp_path / "mini")])
+    assert main() == 0
+    assert f"command: python -m scripts.measure_rates {tmp_path}/mini" in capsys.readouterr().out
+    attempt = tmp_path / "mini" / source.name / folders[1].name / "attempt-001.json"
+    attempt.write_text(attempt.read_text().replace('"device":"cpu"', '"device":"cuda:0"'))
+    assert main() == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "were made on several devices (cpu float32 1 threads; cuda:0 float32 1 threads)" in told.err
+    shutil.rmtree(attempt.parent)
+    log = tmp_path / "mini" / source.name / folders[0].name / GENERATIONS
+    log.write_bytes(log.read_bytes()[:-40])
+    assert main() == 4
+    assert str(log) in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "mini")
+    assert main() == 2
+    assert "has no closed shard" in capsys.readouterr().err
 
 
 SHAPE = Shape(params=1e9, layers=10, width=1000, kv_width=100)

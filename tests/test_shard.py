@@ -247,6 +247,7 @@ class Fault:
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), "out_of_memory"),
         (MemoryError(), "out_of_memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), "out_of_memory"),
         (RuntimeError("two\nlines \x1b[31mred"), "error"),
     ],
 )

@@ -47,6 +47,17 @@ def test_every_arm_at_every_place_the_full_cache_first(run):
     assert "certificate" in out
 
 
+def test_too_little_memory_is_a_sentence(run, monkeypatch):
+    def short(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr("kvexp.trial.answer_all", short)
+    code, out, err = run("--arms", "h2o")
+    assert (code, out) == (2, "")
+    assert "arms over " in project.one_sentence(err)
+    assert "do not fit into memory here: give fewer arms" in err
+
+
 def test_an_override_of_an_arm_reaches_the_trial(run):
     arms = ["--arms", "poisson", "--budgets", "0.25"]
     usual, single = run(*arms)[1], run(*arms, "arm.poisson.design_params.allocation=single_clip")[1]
