@@ -98,11 +98,12 @@ class ShardJob:
         torch.set_num_threads(self.threads)
         model, place = self.shard.model, self.place
         try:
-            if not (place.folder / shard_log.FOOTER).exists():
-                place = replace(place, model_digest=content_digest(model))
+            if (place.folder / shard_log.FOOTER).exists():  # another task was faster: there is nothing to do
+                shard_log.check_closed(place.folder, self.shard.digest, self.shard.log)
+                return Outcome(self.shard.shard_id, 0, None)
             run_shard(
                 self.shard,
-                place,
+                replace(place, model_digest=content_digest(model)),
                 lambda: load_model(model_source(model), model.dtype, place.device, model.revision),
             )
         except KvexpError as error:

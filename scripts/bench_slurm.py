@@ -111,7 +111,7 @@ def run_some(root: Path) -> None:
         state = ("complete", "complete", "complete", "dead", "queued")[number % 5]
         job, name = sent.task_id(task), sent.before.name
         if state == "queued":
-            queue.append(f"{job}|PENDING|Priority|{sent.before.user}|{name}")
+            queue.append(f"{job}|PENDING|{sent.before.user}|{name}|Priority|.")
             continue
         word = "COMPLETED" if state == "complete" else "FAILED"
         runs.append(f"{job}|{number + 1}|{word}|0:0|1796027422|1796027522|100|gres/gpu=1|n|{name}")

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from kvexp.slurm import accounting, arrays, ends, flights, ids, queue, submissio
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.cancel import _ids, cancel
 from kvexp.slurm.crosscheck import of_accounting
-from kvexp.slurm.export import Ran, path_of
+from kvexp.slurm.export import Ran, export, path_of
 from kvexp.slurm.hours import gpu_hours
 from kvexp.slurm.lost import answered
 from kvexp.slurm.programs import SlurmError, run
@@ -127,7 +128,7 @@ def test_a_program_that_is_not_there_fails_or_hangs_is_a_sentence():
 
 
 def test_the_queue_is_read_line_by_line(monkeypatch):
-    text = "12_3|RUNNING|me|mini.a|None\n13|PENDING|me|mini|with|bars|Dependency\n\n"
+    text = "12_3|RUNNING|me|mini.a|None|.\n13|PENDING|me|mini|with|bars\nand lines|Dependency|.\n"
     monkeypatch.setattr(queue, "run", lambda command, seconds: text)
     first, second = queue.read_queue(["nobody-of-this-name"])
     assert (first.task, first.is_running, second.task, second.is_running) == (3, True, 0, False)
@@ -266,7 +267,9 @@ def test_tasks_that_no_submission_has_are_no_empty_queue(book):
     assert flights.flights([sent], [replace(odd, name="somebody.else")]) == []
 
 
-@pytest.mark.parametrize("line", ["slurm_load_jobs error: Socket timed out", "7_0|RUNNING|me|name"])
+@pytest.mark.parametrize(
+    "line", ["slurm_load_jobs error: Socket timed out", "7_0|RUNNING|me|name|None", "7_0|RUNNING|me|.\n"]
+)
 def test_a_queue_that_speaks_otherwise_is_no_empty_queue(monkeypatch, line):
     monkeypatch.setattr(queue, "run", lambda command, seconds: line)
     with pytest.raises(SlurmError, match="squeue says what nobody asked"):
@@ -279,7 +282,7 @@ def test_a_queue_that_speaks_otherwise_is_no_empty_queue(monkeypatch, line):
         "7_0|x1|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
         "7_0|8|COMPLETED|0:0|99999999999999999|1796027522|100|cpu=1|n|a",
         "7_0|8|COMPLETED|0:0|2026-11-30T10:00:00|Unknown|100|cpu=1|n|a",
-        "7+1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
+        "7_x|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
         "7_0|8|COMPLETED|0:0|1796027422|1796027522|1-02:00|cpu=1|n|a",
         "sacct: error: slurmdbd went away",
     ],
@@ -290,9 +293,12 @@ def test_accounting_that_speaks_otherwise_is_a_sentence(monkeypatch, line):
         accounting.read_accounting(["7"])
 
 
-def test_tasks_that_wait_together_never_ran(monkeypatch):
-    line = "7_[2-5%2]|7|PENDING|0:0|Unknown|Unknown|0||None assigned|a"
-    monkeypatch.setattr(accounting, "run", lambda command, seconds: line)
+def test_tasks_that_wait_together_never_ran_and_parts_of_a_job_are_not_ours(monkeypatch):
+    lines = [
+        "7_[2-5%2]|7|PENDING|0:0|Unknown|Unknown|0||None assigned|a",
+        "7+1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
+    ]
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: "\n".join(lines))
     assert accounting.read_accounting(["7"]) == []
 
 
@@ -310,6 +316,24 @@ def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
     assert {one.job_id for one in book.read()} == {"7", "9"}
     answered(book, book.read())
     assert len(asked) == 1
+
+
+def test_what_never_reached_slurm_is_asked_about_for_a_day(book, monkeypatch):
+    sent = send(book, "a")
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: "")
+    assert answered(book, book.read())[0].after is None
+    old = msgspec.structs.replace(sent.before, at="2026-01-01T00:00:00Z")
+    sent.path.write_bytes(msgspec.json.encode(old))
+    (found,) = answered(book, book.read())
+    assert isinstance(found.after, Refused)
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: pytest.fail("asked again"))
+    assert answered(book, book.read()) == [found]
+
+
+def test_settings_that_leave_something_out_reach_no_program(monkeypatch):
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    monkeypatch.setenv("SLURM_CLUSTERS", "mine")
+    assert run(["sh", "-c", 'echo "$SQUEUE_STATES-$SLURM_CLUSTERS"']) == "-mine\n"
 
 
 def test_only_jobs_of_our_names_are_ours(book):
@@ -410,6 +434,13 @@ def test_a_task_whose_code_has_changed_does_not_run(task, monkeypatch, capsys):
     )
 
 
+def test_a_task_whose_shard_is_complete_has_nothing_to_do(task, tmp_path):
+    assert task() == "complete"
+    assert task() == "complete"
+    (folder,) = tmp_path.glob("results/*/*.000")
+    assert len(list(folder.glob("attempt-*.json"))) == 1
+
+
 def test_a_task_that_another_kvexp_wrote_is_a_sentence(task, capsys):
     task._job = task._job.replace(b"ShardJob", b"ShardJab")
     with pytest.raises(SystemExit) as ended:
@@ -467,7 +498,10 @@ def closed(tmp_path, at):
 
 
 def judged(tmp_path, *attempts):
-    return {c.name: (c.holds, c.words) for c in of_accounting(tmp_path, tmp_path / "results/mini", attempts)}
+    return {
+        c.name: (c.holds, c.words)
+        for c in of_accounting(tmp_path, tmp_path / "results/mini", {"s"}, attempts)
+    }
 
 
 def test_a_study_that_no_slurm_has_seen_has_no_such_check(tmp_path):
@@ -541,6 +575,43 @@ def test_a_run_that_was_thrown_away_and_made_again_at_once_is_noticed(tmp_path):
     assert judged(tmp_path, here)["jobs in attempts"][0] is False
     closed(tmp_path, "2026-11-30T09:59:00Z")
     assert judged(tmp_path, here)["jobs in attempts"][0] is True
+
+
+def test_a_job_that_is_requeued_after_it_completed_hides_no_run(tmp_path):
+    """One attempt belongs to one run, and accounting calls the run before REQUEUED afterwards."""
+    first = {"end": "2026-11-30T10:00:29Z", "seconds": 29}
+    again = {"start": "2026-11-30T10:00:53Z", "end": "2026-11-30T10:01:13Z", "seconds": 20}
+    mine = attempt(tmp_path, at="2026-11-30T10:00:54Z")
+    closed(tmp_path, "2026-11-30T10:01:12Z")
+    exported(tmp_path, first, again)
+    holds, words = judged(tmp_path, mine)["jobs in attempts"]
+    assert (holds, words) == (False, "job 7_0 completed mini.x in 29 s and left no attempt")
+    exported(tmp_path, {**first, "state": "REQUEUED"}, again)
+    assert "7_0 REQUEUED after 29 s" in judged(tmp_path, mine)["jobs that ended early"][1]
+
+
+def test_a_suite_that_was_thrown_away_whole_is_noticed(tmp_path):
+    exported(tmp_path, {}, {"suite": "other", "raw_id": "9", "job_id": "9"})
+    assert judged(tmp_path)["jobs in attempts"] == (
+        False,
+        "job 7_0 completed mini.x in 3600 s and left no attempt",
+    )
+
+
+def test_a_task_that_starts_slowly_may_find_its_shard_complete(tmp_path):
+    exported(tmp_path, {"end": "2026-11-30T10:02:57Z", "seconds": 177})
+    here = attempt(tmp_path, job="", at="2026-11-30T09:50:00Z")
+    closed(tmp_path, "2026-11-30T10:02:01Z")
+    assert judged(tmp_path, here)["jobs in attempts"][0] is True
+
+
+def test_what_an_export_knew_to_be_complete_stays_so(book, tmp_path, monkeypatch):
+    sent = send(book, "mini.x", "mini.y", job_id="7")
+    exported(tmp_path, {"name": sent.before.name})
+    line = "7_0|8|REQUEUED|0:0|1796032800|1796036400|3600|cpu=1|n|" + sent.before.name
+    monkeypatch.setattr(accounting, "run", lambda command, seconds: line)
+    (found,) = export(book, tmp_path / "results/mini", Console(file=io.StringIO()))
+    assert (found.state, found.start) == ("COMPLETED", "2026-11-30T10:00:00Z")
 
 
 # GPU-hours ---------------------------------------------------------------------------------------
@@ -662,9 +733,22 @@ def test_an_answer_without_a_job_id_is_no_refusal(book, programs):
 def test_what_sbatch_says_beside_its_answer_is_kept_and_shown(book, programs):
     """A site's warning, for instance that it changed the partition."""
     programs("sbatch", "echo 'sbatch: lua: moved to \x1b[1mgpu_low' >&2; echo Submitted batch job 7")
-    sent = arrays.send(book, send(book, "a"), CLUSTER, [nothing])
-    assert sent.said == ["sbatch: lua: moved to \\x1b[1mgpu_low"]
-    assert book.read()[0].said == sent.said
+    for shards in (["a"], ["b", "c"]):
+        sent = arrays.send(book, send(book, *shards), CLUSTER, [nothing] * len(shards))
+        assert sent.said == ["sbatch: lua: moved to \\x1b[1mgpu_low"]
+        assert [one.said for one in book.read()] == [sent.said]
+        shutil.rmtree(book.folder)
+
+
+def test_a_controller_that_does_not_answer_in_time_may_have_taken_the_job(book, programs):
+    programs(
+        "sbatch", "echo 'sbatch: error: Batch job submission failed: Socket timed out on send' >&2; exit 1"
+    )
+    sent = send(book, "a")
+    with pytest.raises(arrays.SbatchError, match=r"sbatch gave up .*timed out.* so tasks may be queued"):
+        arrays.send(book, sent, CLUSTER, [nothing])
+    assert book.read()[0].after is None
+    assert (book.root / sent.before.logs).is_dir()
 
 
 def test_an_answer_that_cannot_be_written_down_names_the_job(book, programs, monkeypatch):

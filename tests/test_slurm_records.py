@@ -154,7 +154,7 @@ def test_an_export_that_was_cut_is_noticed(tmp_path):
         read_export(path)
     path.write_bytes(whole[:-30])
     with pytest.raises(IntegrityError, match=r"mini\.jsonl was cut in its last line"):
-        list(of_accounting(tmp_path, tmp_path / "results/mini", begun))
+        list(of_accounting(tmp_path, tmp_path / "results/mini", {"s"}, begun))
 
 
 def test_a_time_that_an_attempt_never_had_is_named(tmp_path):

@@ -19,7 +19,7 @@ def sentences(
     """Every check, in the order of the story: registration, stamps, attempts, lock, looks, replay, jobs."""
     yield from of_papers(found, attempts)
     yield from of_logs(found, attempts, replay, regenerated)
-    yield from of_accounting(found.home.root, found.home.results, found.attempts)
+    yield from of_accounting(found.home.root, found.home.results, set(found.locks), found.attempts)
 
 
 def refuse_failing(checks: list[Check]) -> None:

@@ -23,7 +23,7 @@ _FIELDS = (
 )
 _GPUS = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 _NUMBER = re.compile(r"[0-9]{1,11}")
-_WAITING = re.compile(r"[0-9]+_\[.*\]")
+_WAITING = re.compile(r"[0-9]+_\[.*\]|[0-9]+\+[0-9]+")  # or parts of a heterogeneous job, never ours
 IDS_AT_ONCE, NAMES_AT_ONCE = 200, 50
 
 
@@ -86,7 +86,7 @@ def _ask(which: Sequence[str], seconds: float) -> list[Run]:
 
 
 def _run(line: str) -> Run | None:
-    """One line; None for tasks of an array that wait together. Raises SlurmError for what is no such line."""
+    """One line; None for what cannot be a run of ours. Raises SlurmError for what is no such line."""
     fields = line.split("|", len(_FIELDS) - 1)
     if len(fields) == len(_FIELDS) and _WAITING.fullmatch(fields[0]):
         return None

@@ -5,6 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ BLOCKED = (
     "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
+# The controller may have taken the job all the same.
+_UNSURE = re.compile(r"timed out|unable to contact|communication|connection (refused|reset)", re.IGNORECASE)
 BESIDE = "sbatch.err"  # in the folder of the logs
 MOST_LINES = 10  # of what sbatch says, below the sentence
 DEFAULT_ARRAY = 1001  # MaxArraySize of a Slurm that does not say
@@ -130,17 +133,28 @@ def _setup(cluster: ClusterConf) -> list[str]:
     return lines
 
 
-class _Executor(submitit.SlurmExecutor):
-    """Keeps what sbatch says on its error stream, which submitit throws away where the job was taken."""
+def _command(_: submitit.SlurmExecutor, submission_file_path: Path) -> list[str]:
+    beside = str(Path(submission_file_path).parent / BESIDE)
+    return ["sh", "-c", 'exec sbatch "$1" 2>"$2"', "sh", str(submission_file_path), beside]
 
-    def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-        beside = str(Path(submission_file_path).parent / BESIDE)
-        return ["sh", "-c", 'exec sbatch "$1" 2>"$2"', "sh", str(submission_file_path), beside]
+
+@contextmanager
+def _words_kept() -> Iterator[None]:
+    """What sbatch says on its error stream is kept, which submitit throws away where the job was taken.
+
+    It makes an executor of its own for an array, so it is the class that is changed, for the call alone.
+    """
+    usual = submitit.SlurmExecutor._make_submission_command
+    submitit.SlurmExecutor._make_submission_command = _command  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        submitit.SlurmExecutor._make_submission_command = usual  # type: ignore[method-assign]
 
 
 def _executor(cluster: ClusterConf, logs: Path, options: dict[str, Any]) -> Any:
     python = f"{cluster.slurm.python or shlex.quote(sys.executable)} -IS -c {shlex.quote(BLOCKED)}"
-    executor = _Executor(folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=python)
+    executor = submitit.SlurmExecutor(folder=logs, max_num_timeout=cluster.slurm.max_timeouts, python=python)
     executor.update_parameters(**{name: value for name, value in options.items() if value is not None})
     return executor
 
@@ -162,17 +176,15 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
     about = sent.before.suite or "the analysis"
     try:
         executor = _executor(cluster, logs, sent.before.options)
-        with executor.batch():
+        with _words_kept(), executor.batch():
             jobs = [executor.submit(one) for one in work]
     except submitit.core.utils.FailedSubmissionError:  # it took the job, and its answer has no id in it
-        name = sent.before.name
-        raise SbatchError(
-            f"sbatch's answer about {about} has no job id, so tasks may be queued: look with "
-            f"`squeue --name {name}`, end them with `scancel --name {name}`, and submit again"
-        ) from None
+        raise SbatchError(_unsure(about, sent.before.name, "sbatch's answer has no job id")) from None
     except submitit.core.utils.FailedJobError as error:
         words = _words(logs) or str(error)
         reason = said(words)
+        if _UNSURE.search(words):
+            raise SbatchError(_unsure(about, sent.before.name, f"sbatch gave up ({reason})")) from None
         book.write_after(sent, Refused(name=sent.before.name, reason=reason, at=provenance.now()))
         shutil.rmtree(logs, ignore_errors=True)  # with what submitit had written for the tasks
         lines = [line.strip() for line in words.splitlines() if line.strip()]
@@ -192,6 +204,13 @@ def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[
         raise IncompleteError(
             f"job {job_id} is in the queue, and that could not be written down: {error}"
         ) from None
+
+
+def _unsure(about: str, name: str, why: str) -> str:
+    return (
+        f"{about}: {why}, so tasks may be queued: look with `squeue --name {name}`, end them with "
+        f"`scancel --name {name}`, and submit again"
+    )
 
 
 def _words(logs: Path) -> str:

@@ -3,7 +3,7 @@
 A job that completed a shard and left no attempt is how a discarded run would look.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from kvexp import shard_log
@@ -16,15 +16,17 @@ from kvexp.slurm.ids import task_of
 from kvexp.slurm.submissions import Book
 
 SLACK_SECONDS = 120  # between the clocks of nodes and controller
-LEAVING_SECONDS = 60  # at most, from a footer to the end of its job
+STARTING_SECONDS = 600  # modules, containers, torch: a job looks for a footer only then
 EPILOG_SECONDS = (
     5  # that a job may end later than another one which found its footer; none is done again so fast
 )
 SHOWN = 3
 
 
-def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Iterator[Check]:
-    """The checks; none for a study that no Slurm has seen."""
+def of_accounting(
+    root: Path, results: Path, suites: Collection[str], attempts: Sequence[Started]
+) -> Iterator[Check]:
+    """The checks of the registered suites; none for a study that no Slurm has seen."""
     mine = [one for one in attempts if "SLURM_JOB_ID" in one.attempt.slurm]
     submitted = {
         (one.before.name, task): f"{one.task_id(task)} ({shard_id})"
@@ -60,7 +62,7 @@ def of_accounting(root: Path, results: Path, attempts: Sequence[Started]) -> Ite
             f"began, or it was made before or cut since: {_first(lacking)}"
         )
         yield Check(name="jobs in accounting", holds=None, words=words)
-    yield from _jobs_without_attempts(results, runs, by_job, attempts)
+    yield from _jobs_without_attempts(results, suites, runs, by_job, attempts)
 
 
 def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
@@ -77,20 +79,24 @@ def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
 
 
 def _jobs_without_attempts(
-    results: Path, runs: Sequence[Ran], by_job: dict[str, list[Ran]], attempts: Sequence[Started]
+    results: Path,
+    suites: Collection[str],
+    runs: Sequence[Ran],
+    by_job: dict[str, list[Ran]],
+    attempts: Sequence[Started],
 ) -> Iterator[Check]:
-    began: dict[tuple[str | None, str], list[float]] = {}
-    for one in attempts:
-        key = (one.attempt.slurm.get("SLURM_JOB_ID"), one.attempt.shard_id)
-        began.setdefault(key, []).append(_began(one))
-    suites = {one.suite for one in attempts}
-    closers = _closers(by_job, attempts)
+    runs_of = [(one, _run_of(one, by_job)) for one in sorted(attempts, key=lambda one: one.attempt.number)]
+    begun = {(run.raw_id, run.start) for _, run in runs_of if run is not None}
+    # By suite and shard, the run of the last attempt.
+    closers: dict[tuple[str | None, str | None], Ran | None] = {
+        (one.suite, one.attempt.shard_id): run for one, run in runs_of
+    }
     without = [
         run
         for run in runs
         if run.shard_id is not None
         and run.suite in suites
-        and not any(_ran_at(run, start) for start in began.get((run.raw_id, run.shard_id), []))
+        and (run.raw_id, run.start) not in begun
         and not _was_closed(results, run, closers.get((run.suite, run.shard_id)))
     ]
     completed = [run for run in without if run.state == "COMPLETED"]
@@ -100,7 +106,7 @@ def _jobs_without_attempts(
             f"job {run.job_id} completed {run.shard_id} in {run.seconds} s and left no attempt"
             for run in completed
         ],
-        f"each of {sum(run.shard_id is not None for run in runs)} runs of jobs has its attempt, had nothing "
+        f"each of {sum(run.suite in suites for run in runs)} runs of jobs has its attempt, had nothing "
         "left to do, or did not complete",
     )
     if early := [run for run in without if run.state != "COMPLETED"]:
@@ -114,23 +120,25 @@ def _first(words: Sequence[str]) -> str:
     return f"{', '.join(words[:SHOWN])}{more}"
 
 
-def _closers(
-    by_job: dict[str, list[Ran]], attempts: Sequence[Started]
-) -> dict[tuple[str | None, str | None], Ran]:
-    """By suite and shard, the run of the last attempt, if that was on Slurm and accounting knows it."""
-    last = {
-        (one.suite, one.attempt.shard_id): one for one in sorted(attempts, key=lambda one: one.attempt.number)
-    }
-    found: dict[tuple[str | None, str | None], Ran] = {}
-    for key, one in last.items():
-        for run in by_job.get(one.attempt.slurm.get("SLURM_JOB_ID", ""), []):
-            if (run.suite, run.shard_id) == key and _ran_at(run, _began(one)):
-                found[key] = run
-    return found
+def _run_of(one: Started, by_job: dict[str, list[Ran]]) -> Ran | None:
+    """The run that an attempt belongs to, if it was on Slurm and accounting knows it: one, and no other."""
+    moment = _began(one)
+    runs = [
+        run
+        for run in by_job.get(one.attempt.slurm.get("SLURM_JOB_ID", ""), [])
+        if (run.suite, run.shard_id) == (one.suite, one.attempt.shard_id) and _ran_at(run, moment)
+    ]
+    return min(runs, key=lambda run: _distance(run, moment)) if runs else None
+
+
+def _distance(run: Ran, moment: float) -> float:
+    """Seconds between a moment and a run; 0 within it."""
+    end = float("inf") if run.end is None else seconds_of(run.end)
+    return max(seconds_of(run.start) - moment, moment - end, 0.0)
 
 
 def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
-    """Whether the shard was complete when a run began, and still at its end: there was nothing to do for it.
+    """Whether the shard was complete when a run looked, and still at its end: there was nothing to do for it.
 
     What is compared comes from the same clock where accounting knows the run that completed the shard.
     """
@@ -140,9 +148,9 @@ def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
     began, end = seconds_of(run.start), float("inf") if run.end is None else seconds_of(run.end)
     if closer is not None and closer.end is not None:
         closed = seconds_of(closer.end)
-        return closed <= end + EPILOG_SECONDS and closed <= began + LEAVING_SECONDS
+        return closed <= end + EPILOG_SECONDS and closed <= began + STARTING_SECONDS
     closed = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
-    return closed <= end and closed <= began + SLACK_SECONDS
+    return closed <= end and closed <= began + STARTING_SECONDS
 
 
 def _began(one: Started) -> float:

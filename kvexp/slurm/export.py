@@ -83,7 +83,12 @@ def export(book: Book, results: Path, console: Console) -> list[Ran]:
 def _export(book: Book, results: Path, console: Console) -> list[Ran]:
     path, sent = path_of(book.root, results), answered(book, book.read())
     runs = read_accounting(one.job_id for one in sent if one.job_id is not None)
-    merged = {(one.raw_id, one.start): one for one in [*read_export(path), *_known(sent, runs)]}
+    merged = {(one.raw_id, one.start): one for one in read_export(path)}
+    for one in _known(sent, runs):
+        before = merged.get((one.raw_id, one.start))
+        # A job that is requeued after it has completed becomes REQUEUED, and would hide a run thrown away.
+        if before is None or before.state != "COMPLETED":
+            merged[one.raw_id, one.start] = one
     lines = sorted(merged.values(), key=lambda one: (one.start, int(one.raw_id)))
     with shard_log.on_disk(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)

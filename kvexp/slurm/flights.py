@@ -13,6 +13,8 @@ from kvexp.slurm.submission import Sent
 from kvexp.slurm.submissions import Book
 from kvexp.terminal import printable
 
+LOST_SECONDS = 10.0  # a submit waits no longer for what accounting may add
+
 
 @dataclass(frozen=True)
 class Flight:
@@ -63,7 +65,7 @@ def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
         else:
             refuse_simultaneous(one)
     with suppress(SlurmError):
-        sent = lost.answered(book, sent)
+        sent = lost.answered(book, sent, LOST_SECONDS)
     by_name = {one.before.name: one for one in sent}
     return sent, [Flight(by_name[f.sent.before.name], f.entry, f.shard_id) for f in found]
 

@@ -7,7 +7,7 @@ from kvexp import provenance
 from kvexp.moments import seconds_of
 from kvexp.slurm.accounting import runs_named
 from kvexp.slurm.programs import SECONDS
-from kvexp.slurm.submission import Sent, Submitted
+from kvexp.slurm.submission import Refused, Sent, Submitted
 from kvexp.slurm.submissions import Book
 
 DAY = 86400
@@ -26,10 +26,17 @@ def answered(book: Book, sent: Sequence[Sent], seconds: float = SECONDS) -> list
     days = int(max(0.0, datetime.now(UTC).timestamp() - oldest) // DAY) + MARGIN
     runs = runs_named([one.before.name for one in lost], days, seconds)
     ids = {run.name: run.job_id.partition("_")[0] for run in runs}
-    return [
-        found(book, one, ids[one.before.name]) if one in lost and one.before.name in ids else one
-        for one in sent
-    ]
+    return [_settled(book, one, ids.get(one.before.name)) if one in lost else one for one in sent]
+
+
+def _settled(book: Book, one: Sent, job_id: str | None) -> Sent:
+    """With accounting's answer; after a day without, there was no job, and nobody asks again."""
+    if job_id is not None:
+        return found(book, one, job_id)
+    if datetime.now(UTC).timestamp() - seconds_of(one.before.at) < DAY:
+        return one
+    reason = "neither the queue nor accounting has ever had such a job"
+    return book.write_after(one, Refused(name=one.before.name, reason=reason, at=provenance.now()))
 
 
 def found(book: Book, one: Sent, job_id: str) -> Sent:

@@ -11,6 +11,7 @@ from kvexp.terminal import printable
 
 SECONDS = 60.0  # a busy controller takes its time
 # Times as seconds since 1970: Slurm writes local ones otherwise.
+_FILTERS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_")
 _ERROR = re.compile(r"\b(error|fatal):", re.IGNORECASE)
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
 
@@ -22,7 +23,7 @@ class SlurmError(KvexpError):
 
 
 def is_here(program: str = "sbatch") -> bool:
-    """Whether this machine can speak with a Slurm at all."""
+    """Whether this machine has a program of Slurm."""
     return shutil.which(program) is not None
 
 
@@ -31,7 +32,7 @@ def run(command: Sequence[str], seconds: float = SECONDS) -> str:
     try:
         done = subprocess.run(
             command,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**_environment(), **_ENVIRONMENT},
             capture_output=True,
             text=True,
             errors="replace",
@@ -46,6 +47,11 @@ def run(command: Sequence[str], seconds: float = SECONDS) -> str:
     if done.returncode != 0:
         raise SlurmError(f"{command[0]} does not answer: {said(done.stderr)}")
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """Without what would have a program leave something out, such as SQUEUE_STATES."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_FILTERS)}
 
 
 def said(text: str) -> str:

@@ -10,7 +10,9 @@ from kvexp.slurm.programs import SECONDS, SlurmError, run
 from kvexp.terminal import printable
 
 # Names of ours hold no bar, so that only those of others, and the reason, may be cut or go on.
-_FORMAT = "%i|%T|%u|%j|%r"
+# The end of an entry is said, since names of others may hold line breaks.
+_END = "|."
+_FORMAT = f"%i|%T|%u|%j|%r{_END}"
 RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
@@ -65,7 +67,10 @@ def read_queue(users: Iterable[str], seconds: float = SECONDS) -> list[Entry]:
     """
     known = sorted({me(), *(user for user in users if _exists(user))})
     text = run(["squeue", "-h", "-r", "-u", ",".join(known), "-o", _FORMAT], seconds)
-    return [_entry(line) for line in text.splitlines() if line.strip()]
+    entries = text.split(f"{_END}\n")
+    if rest := entries.pop().strip():
+        raise SlurmError(f"squeue says what nobody asked, {printable(rest)[:80]!r}")
+    return [_entry(one) for one in entries]
 
 
 def _exists(user: str) -> bool:

@@ -47,11 +47,12 @@ class Sending:
 
 def refuse_absent() -> None:
     """Raises SlurmError where Slurm's programs are not installed."""
-    if not is_here():
-        raise SlurmError(
-            "there is no sbatch on this machine: submit from a login node of the cluster, or choose "
-            "cluster=local"
-        )
+    for name in ("sbatch", "srun"):  # submitit asks for srun
+        if not is_here(name):
+            raise SlurmError(
+                f"there is no {name} on this machine: submit from a login node of the cluster, or choose "
+                "cluster=local"
+            )
 
 
 def send_all(one: Sending, console: Console) -> None:
