@@ -20,14 +20,14 @@ from tests.slurm.conftest import Command, answers, queue, rows, told, until, wor
 from tests.slurm.test_faults import start_daemons, stop_daemon
 
 pytestmark = pytest.mark.slurm
-SHARDS, ROWS, FAULTS = 12, 96, 30
+SHARDS, ROWS, FAULTS = 12, 192, 30
 # The first suite of the embedded study, its three tasks on the real model, as small as its budgets allow.
 SWEEP = [
     "suite=embedded-1k",
     "suite.embedded-1k.context_tokens=256",
-    "suite.embedded-1k.n_examples=8",
-    "suite.embedded-1k.shard_examples=2",
-    "task.max_new_tokens=2",
+    "suite.embedded-1k.n_examples=16",
+    "suite.embedded-1k.shard_examples=4",
+    "task.max_new_tokens=8",
     "suite.embedded-1k.arms=[{arm: full},{arm: topk,conditions: [aware],budgets: [0.25]},"
     "{arm: poisson,conditions: [aware,stream],budgets: [0.25],seeds: [0]}]",
 ]
@@ -109,6 +109,7 @@ class Sweep:
             self._kvexp("submit", *SWEEP, *WIDE)
 
     def running(self) -> list[str]:
+        assert self.open(), "the sweep ended before its faults: give it more work"
         self.tend()
         return [job_id for job_id, state in self.queued() if state == "RUNNING"]
 
