@@ -45,14 +45,19 @@ class Projection:
         return sum(known) if len(known) == len(self.by_suite) else None
 
     @property
+    def is_estimated(self) -> bool:
+        """Whether a rate is that of a data sheet."""
+        return any(basis.startswith(ESTIMATED) for basis in self.bases)
+
+    @property
     def is_floor(self) -> bool:
         """Whether something is not in it, or a rate is that of a data sheet, which no run beats."""
-        return self.without_cells or any(basis.startswith(ESTIMATED) for basis in self.bases)
+        return self.without_cells or self.is_estimated
 
     @property
     def left_out(self) -> str:
         """What the hours do not hold."""
-        if any(basis.startswith(ESTIMATED) for basis in self.bases):
+        if self.is_estimated:
             return f"{LEFT_OUT}; {NOT_ESTIMATED}"
         return f"{LEFT_OUT}; {NO_CELLS}" if self.without_cells else LEFT_OUT
 

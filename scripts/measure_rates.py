@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from kvexp.errors import InputError, KvexpError
-from kvexp.moments import seconds_of
+from kvexp.moments import seconds_in
 from kvexp.projection import AFTER, AROUND, prefill_seconds
 from kvexp.rates import Rate
 from kvexp.records import CHANGES, Attempt, Footer
@@ -78,7 +78,7 @@ def fit(results: Path, model: str) -> Rate:
     )
     cells = [(attempt, footer) for folder, attempt, footer in shards if not (folder / GENERATIONS).exists()]
     if cells:
-        rate.cell_s, rate.world_s = _cells(cells, rate)
+        rate.cell_s, rate.world_s = _cells(results, cells, rate)
     return rate
 
 
@@ -97,7 +97,7 @@ def nonnegative(columns: np.ndarray, wanted: np.ndarray) -> list[float]:
     return found
 
 
-def _cells(shards: Sequence[tuple[Attempt, Footer]], rate: Rate) -> list[float]:
+def _cells(results: Path, shards: Sequence[tuple[Attempt, Footer]], rate: Rate) -> list[float]:
     """Seconds a cell and a world row, by the clock, beside the prefills."""
     columns, wanted = [], []
     for attempt, footer in shards:
@@ -107,7 +107,9 @@ def _cells(shards: Sequence[tuple[Attempt, Footer]], rate: Rate) -> list[float]:
         )
         prefills = len(config["example_ids"]) * prefill_seconds(config["context_tokens"], rate)
         columns.append([footer.rows - worlds, worlds])
-        wanted.append(seconds_of(footer.ended_at) - seconds_of(attempt.started_at) - prefills)
+        wanted.append(
+            seconds_in(results, footer.ended_at) - seconds_in(results, attempt.started_at) - prefills
+        )
     return nonnegative(np.array(columns, float), np.array(wanted, float))
 
 

@@ -65,9 +65,7 @@ def _table5(scope: Scope) -> Table:
 
 
 def _key(place: Place) -> str:
-    return ".".join(
-        part if isinstance(part, str) else f"{exactly(part)}" for part in place if part is not None
-    )
+    return ".".join(part if isinstance(part, str) else exactly(part) for part in place if part is not None)
 
 
 def _words(place: Place) -> str:

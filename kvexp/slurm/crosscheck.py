@@ -147,10 +147,10 @@ def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
         return False
     began, end = seconds_of(run.start), float("inf") if run.end is None else seconds_of(run.end)
     if closer is not None and closer.end is not None:
-        closed = seconds_of(closer.end)
-        return closed <= end + EPILOG_SECONDS and closed <= began + STARTING_SECONDS
-    closed = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at)
-    return closed <= end and closed <= began + STARTING_SECONDS
+        closed, epilog = seconds_of(closer.end), EPILOG_SECONDS
+    else:
+        closed, epilog = seconds_in(folder / FOOTER, shard_log.read_footer(folder).ended_at), 0
+    return closed <= end + epilog and closed <= began + STARTING_SECONDS
 
 
 def _began(one: Started) -> float:

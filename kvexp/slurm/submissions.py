@@ -2,7 +2,7 @@
 
 `slurm/submissions/<study>/<name>.before.json` is on the disk before sbatch is called, `<name>.after.json`
 once it has answered. A record without its answer means that something ended in between: the job's name,
-which is in the record and never used twice, says in the queue whether there is a job.
+which is in the record and never used twice, says in the queue and in accounting whether there is a job.
 """
 
 import fcntl
