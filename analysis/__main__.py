@@ -1,6 +1,23 @@
-"""`python -m analysis results/<study>`."""
+"""`python -m analysis results/<study>`: the sealed core decides, then what describes is called."""
 
-from analysis.cli import main
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.core import run
+from analysis.core.verdicts import Report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Decide, then describe; the exit code."""
+    return run.main(_describe, arguments)
+
+
+def _describe(report: Report, out: Path | None) -> str:
+    """Imported here, when the verdicts are written, and not before: no seal covers what describes."""
+    from analysis.render.files import write_description
+
+    return write_description(report, out)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

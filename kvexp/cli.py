@@ -20,8 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from kvexp.errors import IntegrityError, KvexpError
-from kvexp.terminal import printable
+from kvexp.errors import IntegrityError, KvexpError, printable
 
 # Imports that bring torch or transformers stand inside the verbs: `kvexp --help` answers at once.
 
@@ -89,8 +88,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _recalled(words: list[str]) -> list[str]:
     """With those of a renamed study that is named by its results alone."""
-    from kvexp.compose import project_root
-    from kvexp.known_words import recalled
+    from kvexp.study.compose import project_root
+    from kvexp.study.words import recalled
 
     return recalled(words, project_root(), is_bare=False)
 
@@ -121,13 +120,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvexp", description="Pre-registered experiments on KV-cache eviction."
     )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    slurm = parser.add_subparsers(required=True, metavar="VERB")
     as_json = argparse.ArgumentParser(add_help=False)
     as_json.add_argument("--json", action="store_true", help="print JSON for machines")
 
     def add(name: str, verb: Verb, text: str, words: str, *parents: argparse.ArgumentParser) -> Any:
         usage = f"kvexp {name} {words} [OPTION ...]"
-        sub = verbs.add_parser(name, usage=usage, help=text, description=text, parents=list(parents))
+        sub = slurm.add_parser(name, usage=usage, help=text, description=text, parents=list(parents))
         sub.set_defaults(verb=verb, called=name)
         return sub
 
@@ -256,30 +255,30 @@ def _add_registration_verbs(
 
 
 def _registration(name: str) -> Verb:
-    """A file of `kvexp.prereg.verbs`, imported when it is called."""
+    """A file of `kvexp.verbs`, imported when it is called."""
 
     def verb(parsed: argparse.Namespace, console: Console) -> int:
-        found: Verb = import_module(f"kvexp.prereg.verbs.{name}").run
+        found: Verb = import_module(f"kvexp.verbs.{name}").run
         return found(parsed, console)
 
     return verb
 
 
 def _slurm(name: str) -> Verb:
-    """A verb of `kvexp.slurm.verbs`, imported when it is called."""
+    """A verb of `kvexp.verbs.slurm`, imported when it is called."""
 
     def verb(parsed: argparse.Namespace, console: Console) -> int:
-        from kvexp.slurm import verbs
+        from kvexp.verbs import slurm
 
-        found: Verb = getattr(verbs, name)
+        found: Verb = getattr(slurm, name)
         return found(parsed, console)
 
     return verb
 
 
 def _plan(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.compose import project_root, select
-    from kvexp.plan import exit_code, print_plan, study_plan
+    from kvexp.study.compose import project_root, select
+    from kvexp.verbs.plan import exit_code, print_plan, study_plan
 
     selection = select(parsed.overrides, project_root())
     plan = study_plan(selection, parsed.overrides)
@@ -291,15 +290,15 @@ def _plan(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _fetch(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.compose import project_root, select
-    from kvexp.fetch import fetch
+    from kvexp.models.fetch import fetch
+    from kvexp.study.compose import project_root, select
 
     return fetch(select(parsed.overrides, project_root()), console, parsed.dry_run)
 
 
 def _submit(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.compose import project_root, select
-    from kvexp.submit import submit
+    from kvexp.study.compose import project_root, select
+    from kvexp.verbs.submit import submit
 
     root = project_root()
     return submit(
@@ -326,9 +325,9 @@ def _without_collector() -> Iterator[None]:
 
 @_without_collector()
 def _status(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.compose import project_root, select
-    from kvexp.started import refuse_unstarted, results_of
-    from kvexp.status import print_report, report
+    from kvexp.study.compose import project_root, select
+    from kvexp.study.results import refuse_unstarted, results_of
+    from kvexp.verbs.status import print_report, report
 
     root = project_root()
     selection = select(parsed.overrides, root)
@@ -343,13 +342,13 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.compose import project_root, select
-    from kvexp.overrides import refuse_choices
-    from kvexp.prereg.fits import refuse_other_grid
-    from kvexp.prereg.home import home_of
-    from kvexp.prereg.working import print_moved
-    from kvexp.report import analysis_command
-    from kvexp.started import refuse_unstarted
+    from kvexp.ceremony.changes import refuse_other_grid
+    from kvexp.ceremony.home import home_of
+    from kvexp.ceremony.working import print_moved
+    from kvexp.study.compose import project_root, select
+    from kvexp.study.results import refuse_unstarted
+    from kvexp.study.words import refuse_choices
+    from kvexp.verbs.report import analysis_command
 
     root = project_root()
     selection = select(parsed.overrides, root)
@@ -366,13 +365,13 @@ def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _report(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.report import report
+    from kvexp.verbs.report import report
 
     return report(parsed, console)
 
 
 def _try(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.trial import trial
+    from kvexp.verbs.try_ import trial
 
     return trial(parsed, console)
 

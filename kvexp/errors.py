@@ -1,5 +1,7 @@
 """Errors that a person can act on: each message says what, where and what to do (leaf: stdlib only)."""
 
+import difflib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -48,3 +50,24 @@ class IntegrityError(KvexpError):
     """Logs or sealed files that contradict themselves or what is about to be done."""
 
     exit_code = 4
+
+
+# Text of unknown origin (answers, paths, other programs' output) made fit for a terminal (leaf).
+
+
+# Cc: control characters, escape sequences begin with one. Cf: invisible, some reverse the reading
+# direction. Cs: halves of a character, which cannot be printed. Zl, Zp: line breaks in disguise.
+_UNFIT = ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def printable(text: str) -> str:
+    r"""The text on one line, unfit characters as escapes: a bell reads \x07 and rings nothing."""
+    return "".join(
+        c.encode("unicode_escape").decode() if unicodedata.category(c) in _UNFIT else c for c in text
+    )
+
+
+def suggest(name: str, known: list[str]) -> str:
+    """The end of an error sentence: the nearest known name, or all of them."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

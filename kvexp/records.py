@@ -405,3 +405,7 @@ class Reader(Generic[T]):
         if not all(math.isfinite(value) for value in _floats(record)):
             raise RecordError("a number is not finite")
         return record
+
+
+GENERATIONS, CELLS = "generations.jsonl", "cells.jsonl"  # the log of a shard, by what its rows are
+FOOTER = "footer.json"

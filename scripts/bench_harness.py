@@ -20,8 +20,8 @@ if __name__ == "__main__":
 
 import torch
 
-from kvexp.config import DTYPES
 from kvexp.errors import KvexpError
+from kvexp.study.schema import DTYPES
 from scripts.benching import measures, timing
 from scripts.benching.arguments import device, new_file, positive, positives
 from scripts.benching.measures import Row

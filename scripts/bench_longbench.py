@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 
-from kvexp.assets import embedded_model
-from kvexp.prompting import Rendering, prompt_of
-from kvexp.replay.model import load_tokenizer
-from kvexp.tasks import task
+from kvexp.models.embedded import embedded_model
+from kvexp.models.load import load_tokenizer
+from kvexp.study.plugins import build_task
+from kvexp.study.prompts import Rendering, prompt_of
 from kvexp.tasks._haystack import passages
 
 RECORDS, WORDS, LIMIT = 400, 18_409, 16_000
@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "data.zip"
         write_archive(archive, records, words)
-        family = task("longbench", dataset="narrativeqa", data_dir=str(archive))
+        family = build_task("longbench", dataset="narrativeqa", data_dir=str(archive))
         with timed(f"load {records} records of {words:,} words"):
             questions = family.load(records, 1, limit)
         with timed(f"tokenise them and cut to {limit:,} tokens"):

@@ -19,13 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvexp.compose import select  # noqa: E402
-from kvexp.grid import shards  # noqa: E402
-from kvexp.records import encode  # noqa: E402
-from kvexp.resolved import Shard  # noqa: E402
-from kvexp.shard_log import GENERATIONS  # noqa: E402
-from kvexp.slurm.submission import Sent  # noqa: E402
-from kvexp.slurm.submissions import Book  # noqa: E402
+from kvexp.records import GENERATIONS, encode  # noqa: E402
+from kvexp.slurm.submissions import Book, Sent  # noqa: E402
+from kvexp.study.compose import select  # noqa: E402
+from kvexp.study.grid import shards  # noqa: E402
+from kvexp.study.shards import Shard  # noqa: E402
 from scripts.benching.arguments import positive  # noqa: E402
 from scripts.planting.rows import attempt, close, generation, lines  # noqa: E402
 

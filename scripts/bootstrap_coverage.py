@@ -21,8 +21,8 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # analysis and scripts are not installed
 
-from analysis import statistics
-from analysis.statistics import Estimate, Resamples
+from analysis.core import statistics
+from analysis.core.estimates import Estimate, Resamples
 from scripts.planting.draws import normals
 from scripts.planting.wanted import below
 

@@ -1,6 +1,6 @@
 """Print the rates of conf/cluster from the logs of a run: `python -m scripts.measure_rates results/X`.
 
-The terms of `kvexp.projection` are fitted to the logged seconds by least squares, none of them below 0.
+The terms of `kvexp.run.projection` are fitted to the logged seconds by least squares, none of them below 0.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from kvexp.documents.times import seconds_in
 from kvexp.errors import InputError, KvexpError
-from kvexp.moments import seconds_in
-from kvexp.projection import AFTER, AROUND, prefill_seconds
-from kvexp.rates import Rate
-from kvexp.records import CHANGES, Attempt, Footer
-from kvexp.shard_log import FOOTER, GENERATIONS, read_attempts, read_footer, read_state
+from kvexp.records import CHANGES, FOOTER, GENERATIONS, Attempt, Footer
+from kvexp.run.log import read_attempts, read_footer, read_state
+from kvexp.run.projection import AFTER, AROUND, prefill_seconds
+from kvexp.study.rates import Rate
 
 Row = dict[str, Any]
 

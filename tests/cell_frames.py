@@ -95,7 +95,7 @@ def worlds(*, suite="attention", model="small", prompts=2, changed=6, layers=3, 
 
 
 def study(cells, worlds=None, *, problems=(), absences=None):
-    """What `analysis.attention` reads of a study."""
+    """What `analysis.describe.attention` reads of a study."""
     return SimpleNamespace(
         name="made",
         cells=cells,

@@ -22,8 +22,8 @@ def tiny_folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def real_model():
     """SmolLM2-135M-Instruct, ready for replay."""
-    from kvexp.assets import embedded_model
-    from kvexp.replay.model import load
+    from kvexp.models.embedded import embedded_model
+    from kvexp.models.load import load
 
     return load(embedded_model(), "float32")
 

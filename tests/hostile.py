@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from kvexp import records
-from kvexp.prereg.forms import AttemptEvidence, Check, Evidence, LockEvidence, Look, SealEvidence, Stamp
+from kvexp.documents.forms import AttemptEvidence, Check, Evidence, LockEvidence, Look, SealEvidence, Stamp
 from tests import planted
 from tests.planted import SHORT
 

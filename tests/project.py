@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from kvexp.compose import Selection, _Composer, select
-from kvexp.grid import shards
-from kvexp.resolved import Shard
+from kvexp.study.compose import Selection, _Composer, select
+from kvexp.study.grid import shards
+from kvexp.study.shards import Shard
 
 ROOT = Path(__file__).parent.parent
 STUDY = """
@@ -93,7 +93,7 @@ torch.set_num_threads(1)
 
 
 # Hydra needs 50 ms to compose one file, ten files make a study, and hundreds of tests select one: the
-# same words in the same group are composed once. tests/test_config.py uses the real
+# same words in the same group are composed once. tests/study/test_schema.py uses the real
 # thing where it asks for it.
 real_one = _Composer.one
 _made: dict[tuple[object, ...], tuple[object, set[str]]] = {}

@@ -42,44 +42,49 @@ def blind(part: str, *never: str, why: str) -> Rule:
 LAW = (
     # `import kvexp.records` runs both of these first, so they must stay empty of imports.
     closed("kvexp.__init__", why="every import of a leaf runs it"),
-    closed("kvexp.prereg.__init__", why="every import of a leaf runs it"),
+    closed("kvexp.documents.__init__", why="every import of a leaf runs it"),
     closed("kvexp.errors", why="leaf"),
-    closed("kvexp.terminal", why="leaf"),
+    closed("kvexp.errors", why="leaf"),
     closed("kvexp.records", "msgspec", why="leaf: a reader of logs needs one small package"),
     closed("kvexp.draws", "numpy", why="leaf: the same uniforms everywhere"),
-    closed("kvexp.prereg.condition", why="leaf"),
-    closed("kvexp.prereg.seal", "kvexp.errors", why="leaf"),
-    closed("kvexp.prereg.authorities", why="leaf"),
-    closed("kvexp.prereg.forms", "msgspec", "kvexp.records", "kvexp.prereg.authorities", why="leaf"),
+    closed("kvexp.documents.condition", why="leaf"),
+    closed("kvexp.documents.manifest", "kvexp.errors", why="leaf"),
+    closed("kvexp.documents.forms", why="leaf"),
+    closed("kvexp.documents.forms", "msgspec", "kvexp.records", "kvexp.documents.forms", why="leaf"),
     closed(
-        "kvexp.prereg.judged",
-        *("kvexp.errors", "kvexp.prereg.seal"),
+        "kvexp.documents.judged_from",
+        *("kvexp.errors", "kvexp.documents.manifest"),
         why="leaf",
     ),
     closed(
-        "kvexp.prereg.chain",
-        *("msgspec", "kvexp.errors", "kvexp.records", "kvexp.prereg.seal", "kvexp.prereg.forms"),
-        "kvexp.prereg.authorities",
+        "kvexp.documents.seals",
+        *("msgspec", "kvexp.errors", "kvexp.records", "kvexp.documents.manifest", "kvexp.documents.forms"),
+        "kvexp.documents.forms",
         why="leaf",
     ),
-    closed("kvexp.prereg.locate", why="leaf"),
-    closed("kvexp.prereg.source", "kvexp.errors", "kvexp.prereg.locate", why="leaf"),
-    closed("kvexp.prereg.schema", *("msgspec", "kvexp.records", "kvexp.prereg.condition"), why="leaf"),
-    closed("kvexp.prereg.reachable", "kvexp.prereg.condition", why="leaf"),
+    closed("kvexp.documents.locate", why="leaf"),
+    closed("kvexp.documents.source", "kvexp.errors", "kvexp.documents.locate", why="leaf"),
+    closed("kvexp.documents.schema", *("msgspec", "kvexp.records", "kvexp.documents.condition"), why="leaf"),
+    closed("kvexp.documents.reachable", "kvexp.documents.condition", why="leaf"),
     closed(
-        "kvexp.prereg.registration",
-        *("msgspec", "kvexp.errors", "kvexp.records", "kvexp.prereg.condition", "kvexp.prereg.locate"),
-        *("kvexp.prereg.reachable", "kvexp.prereg.schema", "kvexp.prereg.source"),
+        "kvexp.documents.registration",
+        *("msgspec", "kvexp.errors", "kvexp.records", "kvexp.documents.condition", "kvexp.documents.locate"),
+        *("kvexp.documents.reachable", "kvexp.documents.schema", "kvexp.documents.source"),
         why="leaf",
     ),
     # msgspec comes with kvexp.records anyway; analysis decodes whole logs of its records at once.
     closed(
         "analysis",
         *("analysis", "numpy", "pandas", "matplotlib", "jinja2", "markupsafe", "msgspec"),
-        *("kvexp.errors", "kvexp.records", "kvexp.terminal"),
-        *("kvexp.prereg.registration", "kvexp.prereg.condition", "kvexp.prereg.seal"),
-        *("kvexp.prereg.forms", "kvexp.prereg.chain", "kvexp.prereg.authorities", "kvexp.prereg.judged"),
-        "kvexp.prereg.source",
+        *("kvexp.errors", "kvexp.records", "kvexp.errors"),
+        *("kvexp.documents.registration", "kvexp.documents.condition", "kvexp.documents.manifest"),
+        *(
+            "kvexp.documents.forms",
+            "kvexp.documents.seals",
+            "kvexp.documents.forms",
+            "kvexp.documents.judged_from",
+        ),
+        "kvexp.documents.source",
         why="a verdict must not depend on the code that made the data",
     ),
     blind("kvexp", "analysis", why="the command line runs `python -m analysis`"),
@@ -90,8 +95,8 @@ LAW = (
             *(
                 "kvexp.replay",
                 "kvexp.records",
-                "kvexp.compose",
-                "kvexp.config",
+                "kvexp.study.compose",
+                "kvexp.study.schema",
                 "hydra",
                 "omegaconf",
                 "transformers",
@@ -110,7 +115,7 @@ def within(module: str, part: str) -> bool:
 
 
 def name_of(path: Path, root: Path) -> str:
-    """`kvexp/prereg/__init__.py` is `kvexp.prereg.__init__`, so that a rule can mean it alone."""
+    """`kvexp/prereg/__init__.py` is `kvexp.documents.__init__`, so that a rule can mean it alone."""
     return ".".join(path.relative_to(root).with_suffix("").parts)
 
 
@@ -186,7 +191,7 @@ def _broken(tree: Tree, module: str, rule: Rule) -> Iterator[str]:
 
 
 def _allowed(imported: str, only: frozenset[str]) -> bool:
-    if imported.split(".")[0] in sys.stdlib_module_names or imported in ("kvexp", "kvexp.prereg"):
+    if imported.split(".")[0] in sys.stdlib_module_names or imported in ("kvexp", "kvexp.documents"):
         return True  # the two packages themselves are empty, by their own rule
     return any(within(imported, allowed) for allowed in only)
 
@@ -217,8 +222,8 @@ for found in pkgutil.walk_packages(analysis.__path__, "analysis."):
 leaves = {"condition", "registration", "seal", "forms", "chain", "locate", "reachable", "schema", "source",
           "authorities", "judged"}
 kvexp = {name for name in sys.modules if name.startswith("kvexp.")}
-print(*sorted(kvexp - {"kvexp.records", "kvexp.errors", "kvexp.prereg", "kvexp.terminal",
-                       *(f"kvexp.prereg.{name}" for name in leaves)}))
+print(*sorted(kvexp - {"kvexp.records", "kvexp.errors", "kvexp.documents", "kvexp.errors",
+                       *(f"kvexp.documents.{name}" for name in leaves)}))
 """
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stdout.strip()) == (0, ""), run.stdout + run.stderr
@@ -239,7 +244,7 @@ def planted(root: Path, files: dict[str, str]) -> Path:
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").write_text("")
     (root / "kvexp/records.py").write_text("import json\nimport msgspec\n")
-    (root / "kvexp/prereg/seal.py").write_text("import hashlib\n")
+    (root / "kvexp/documents/manifest.py").write_text("import hashlib\n")
     for name, text in files.items():
         (root / name).write_text(text)
     return root
@@ -279,8 +284,8 @@ def planted(root: Path, files: dict[str, str]) -> Path:
             "kvexp.scores.new:3 imports kvexp.replay",
         ),
         ("kvexp/records.py", "import numpy", "kvexp.records:1 imports numpy"),
-        ("kvexp/prereg/seal.py", "import msgspec", "kvexp.prereg.seal:1 imports msgspec"),
-        ("kvexp/prereg/seal.py", "from kvexp import records", "imports kvexp.records"),
+        ("kvexp/documents/manifest.py", "import msgspec", "kvexp.documents.manifest:1 imports msgspec"),
+        ("kvexp/documents/manifest.py", "from kvexp import records", "imports kvexp.records"),
         (
             "kvexp/__init__.py",
             "from kvexp import records",

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from kvexp import assets
+from kvexp.models import embedded
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -86,7 +86,7 @@ def test_the_analysis_needs_few_packages_in_the_locked_versions():
 
 
 def test_the_model_wheel_is_installed_in_the_version_that_errors_name():
-    assert f"MODEL_WHEEL := {assets.WHEEL}\n" in MAKEFILE
+    assert f"MODEL_WHEEL := {embedded.WHEEL}\n" in MAKEFILE
 
 
 def test_the_command_line_has_its_entry():

@@ -6,16 +6,7 @@ import math
 import msgspec
 import pytest
 
-from kvexp.records import (
-    Attempt,
-    Expected,
-    Failed,
-    Generation,
-    Reader,
-    RecordError,
-    Timings,
-    encode,
-)
+from kvexp.records import Attempt, Expected, Failed, Generation, Reader, RecordError, Timings, encode
 
 EXPECTED = Expected(
     suite="s",

@@ -7,8 +7,7 @@ import shutil
 import pytest
 
 from kvexp.errors import IntegrityError
-from kvexp.slurm.crosscheck import of_accounting
-from kvexp.slurm.export import path_of, read_export
+from kvexp.slurm.account import of_accounting, path_of, read_export
 from kvexp.slurm.submissions import AFTER, BEFORE, Book
 from tests.test_slurm_parts import attempt, exported, judged, send
 

@@ -1,8 +1,8 @@
 """A1: does the certificate cover the true error of the attention output?"""
 
-from analysis import statistics
-from analysis.cells import CellData
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import CellData
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: CellData) -> dict[str, Estimate]:

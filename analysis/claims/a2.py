@@ -1,8 +1,8 @@
 """A2: does the certificate rank cells as their true error does?"""
 
-from analysis import statistics
-from analysis.cells import CellData
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import CellData
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: CellData) -> dict[str, Estimate]:

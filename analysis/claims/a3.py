@@ -1,8 +1,8 @@
 """A3: does Poisson eviction with the Hajek offset pay an accuracy tax against top-k at the same budget?"""
 
-from analysis import statistics
-from analysis.cells import CellData
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import CellData
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: CellData) -> dict[str, Estimate]:

@@ -1,8 +1,8 @@
 """R1: does the certificate predict the arm's own failure on the main tasks?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -1,8 +1,8 @@
 """R2: is every signal of a deterministic arm blind to its own arm's failures?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate, Statistic
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate, Statistic
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

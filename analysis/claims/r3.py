@@ -1,8 +1,8 @@
 """R3: does the certificate at least match the output log-probability on the same rows?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -1,8 +1,8 @@
 """R4: does escalating on the certificate beat escalating at random, at the same cost?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -1,8 +1,8 @@
 """S1: does the damage rise with the length of the context?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -1,7 +1,7 @@
 """S2: does the certificate's AUC recover on longer contexts?"""
 
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -1,8 +1,8 @@
 """S3: does randomising the kept set cost accuracy at the harshest budget?"""
 
-from analysis import statistics
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core import statistics
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

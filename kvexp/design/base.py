@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import torch
 
+from kvexp.errors import InputError
+
 
 @dataclass(frozen=True)
 class KeepPlan:
@@ -57,3 +59,27 @@ def fixed_plan(pi_LKN: torch.Tensor) -> KeepPlan:
 def drawn_plan(pi_LKN: torch.Tensor, uniform_LKN: torch.Tensor) -> KeepPlan:
     """Independent Bernoulli(pi) draws (Poisson sampling): token i stays where u_i < pi_i."""
     return KeepPlan(uniform_LKN < pi_LKN, pi_LKN)
+
+
+# The budget rule: one for all arms, protected tokens included.
+
+
+class TooShort(InputError):
+    """A cache or a budget that the protected tokens fill up."""
+
+
+def slots(budget: float, n: int, protected: int) -> int:
+    """B = round(budget * n) tokens of a cache of n. Raises TooShort if only protected ones would fit."""
+    kept = round(budget * n)
+    if min(kept, n) <= protected:
+        raise TooShort(
+            f"a budget of {budget:g} keeps {kept} of {n} cached tokens, but {protected} are protected: "
+            "use a longer context or a larger budget"
+        )
+    return kept
+
+
+def protected_mask(n: int, sinks: int, recent: int, device: torch.device | None = None) -> torch.Tensor:
+    """Bool (n,): the first `sinks` and the last `recent` tokens, which no design evicts."""
+    position = torch.arange(n, device=device)
+    return (position < sinks) | (position >= n - recent)

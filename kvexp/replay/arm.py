@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from kvexp.design import Design
-from kvexp.scores import Score
+from kvexp.design.base import Design
+from kvexp.scores.base import Score
 
 
 @dataclass(frozen=True)

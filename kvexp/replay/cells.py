@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvexp.design import KeepPlan
+from kvexp.design.base import KeepPlan
 from kvexp.estimate import logit_offset, radius, squared_distances, variance_terms, with_exact_distance
 from kvexp.replay.prefill import Prefill
 from kvexp.replay.protocol import Protocol

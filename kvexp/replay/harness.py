@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kvexp.budget import protected_mask, slots
-from kvexp.design import KeepPlan, drawn_plan, fixed_plan
+from kvexp.design.base import KeepPlan, drawn_plan, fixed_plan, protected_mask, slots
 from kvexp.errors import InputError
 from kvexp.replay.arm import Arm
 from kvexp.replay.cache import BatchCache, Block
@@ -21,7 +20,7 @@ from kvexp.replay.prompt import Prompt, check_length
 from kvexp.replay.protocol import Protocol
 from kvexp.replay.signals import StepSignals, evicted_mass, margin
 from kvexp.replay.store import Kept
-from kvexp.scores import Score
+from kvexp.scores.base import Score
 
 
 @dataclass(frozen=True)

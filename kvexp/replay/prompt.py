@@ -12,7 +12,7 @@ import torch
 from jinja2 import TemplateError
 
 from kvexp.errors import InputError
-from kvexp.scores import Spans
+from kvexp.scores.base import Spans
 
 SENTINEL = "\u2063kvexp-context\u2063"
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from kvexp.design import Design, fixed_plan
+from kvexp.design.base import Design, fixed_plan
 from kvexp.estimate import normalised_entropy
 from kvexp.replay.cells import Errors, Layer, Plans, attend, errors
 from kvexp.replay.protocol import Protocol
 from kvexp.replay.signals import evicted_mass, margin
-from kvexp.scores import Score
+from kvexp.scores.base import Score
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 
 import submitit
 
-from kvexp import provenance, shard_log
-from kvexp.config import ClusterConf
-from kvexp.errors import ConfigError, IncompleteError, KvexpError
-from kvexp.slurm.ends import SETUP_FAILED
+from kvexp import files
+from kvexp.errors import ConfigError, IncompleteError, KvexpError, printable
+from kvexp.slurm.ask import SETUP_FAILED
 from kvexp.slurm.programs import SlurmError, run, said
-from kvexp.slurm.submission import MOST_SAID, Refused, Sent, Submitted
-from kvexp.slurm.submissions import Book
-from kvexp.terminal import printable
+from kvexp.slurm.submissions import MOST_SAID, Book, Refused, Sent, Submitted
+from kvexp.study import provenance
+from kvexp.study.schema import ClusterConf
 
 T = TypeVar("T")
 # Until submitit handles USR2, which means stop and be requeued, it would end the process for good: it waits
@@ -171,7 +170,7 @@ def script(cluster: ClusterConf, logs: Path, options: dict[str, Any], tasks: int
 def send(book: Book, sent: Sent, cluster: ClusterConf, work: Sequence[Callable[[], T]]) -> Sent:
     """Call sbatch for a recorded submission, and record its answer. Raises SbatchError if it refuses."""
     logs = book.root / sent.before.logs
-    with shard_log.on_disk(logs):
+    with files.on_disk(logs):
         logs.mkdir(parents=True)
     about = sent.before.suite or "the analysis"
     try:

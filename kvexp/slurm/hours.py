@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import msgspec
 
+from kvexp.documents.times import seconds_of
 from kvexp.errors import IntegrityError
-from kvexp.moments import seconds_of
-from kvexp.shard_log import FOOTER
+from kvexp.records import FOOTER
 from kvexp.slurm.standing import Standing
 
 T = TypeVar("T")

@@ -4,12 +4,15 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
-from kvexp.errors import KvexpError
-from kvexp.terminal import printable
+import msgspec
 
-SECONDS = 60.0  # a busy controller takes its time
+from kvexp.errors import KvexpError, printable
+from kvexp.records import ID_PATTERN
+
+TIMEOUT_SECONDS = 60.0  # a busy controller takes its time
 # Times as seconds since 1970: Slurm writes local ones otherwise.
 _FILTERS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SCONTROL_")
 _ERROR = re.compile(r"\b(error|fatal):", re.IGNORECASE)
@@ -27,7 +30,7 @@ def is_here(program: str = "sbatch") -> bool:
     return shutil.which(program) is not None
 
 
-def run(command: Sequence[str], seconds: float = SECONDS) -> str:
+def run(command: Sequence[str], seconds: float = TIMEOUT_SECONDS) -> str:
     """What a program prints. Raises SlurmError with its own words if it fails, or takes too long."""
     try:
         done = subprocess.run(
@@ -59,3 +62,36 @@ def said(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line)]
     return printable((errors or lines[-1:])[0])[:300] if lines else "it said nothing"
+
+
+# Names and numbers of jobs, as records hold them and as Slurm's programs take them (leaf).
+
+
+# What a record says is asked of Slurm's programs: nothing else may stand there.
+JobName = Annotated[str, msgspec.Meta(pattern=ID_PATTERN, max_length=700)]
+JobNumber = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{1,18}\Z")]
+_TASK = re.compile(r"\A[0-9]{1,18}(_[0-9]{1,9})?\Z")
+TaskNumber = Annotated[str, msgspec.Meta(pattern=_TASK.pattern)]
+
+
+def is_task(job_id: str) -> bool:
+    """Whether this is a job's number, or that of one task of an array."""
+    return _TASK.match(job_id) is not None
+
+
+def task_of(job_id: str) -> int:
+    """The index of a task in its array, from `123_4`; 0 for a job that is none."""
+    last = job_id.partition("_")[2]
+    return int(last) if last.isascii() and last.isdecimal() else 0
+
+
+def task_list(array_id: str, tasks: Iterable[int]) -> str:
+    """Some tasks of an array as scontrol and scancel take them, `123_[0,4-6]`."""
+    runs: list[list[int]] = []
+    for task in sorted(tasks):
+        if runs and runs[-1][-1] == task - 1:
+            runs[-1][1:] = [task]
+        else:
+            runs.append([task])
+    words = ",".join("-".join(map(str, run)) for run in runs)
+    return f"{array_id}_{words}" if words.isdigit() else f"{array_id}_[{words}]"

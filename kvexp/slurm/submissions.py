@@ -13,17 +13,129 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from rich.console import Console
 
-from kvexp import provenance, shard_log
-from kvexp.config import ClusterConf
+from kvexp import files
+from kvexp.documents.times import seconds_of
 from kvexp.errors import IncompleteError, IntegrityError
-from kvexp.records import Reader, RecordError
-from kvexp.slurm.queue import me
-from kvexp.slurm.submission import Refused, Sent, Submission, Submitted
+from kvexp.records import Count, Fraction, Id, Reader, Record, RecordError
+from kvexp.run import log
+from kvexp.slurm.ask import me
+from kvexp.slurm.programs import JobName, JobNumber
+from kvexp.study import provenance
+from kvexp.study.schema import ClusterConf, gpus_of
+
+# One call of sbatch as its records have it: what was to be submitted, and what sbatch answered.
+
+
+FRESH_SECONDS = 300.0
+MOST_SAID = 4000
+# Records are asked of Slurm's programs and opened as files: nothing else may stand there.
+User = Annotated[str, msgspec.Meta(pattern=r"\A[^\x00-\x20,-][^\x00-\x20,]*\Z", max_length=200)]
+Folder = Annotated[
+    str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._=-]*(/[A-Za-z0-9][A-Za-z0-9._=-]*)*\Z")
+]
+
+
+class Submission(Record, frozen=True, kw_only=True, tag="submission/1"):
+    """What one call of sbatch is to start: an array, a single job, or the analysis that follows."""
+
+    name: JobName  # of the job, unique
+    study: Folder  # below results/
+    suite: Id | None  # null: the analysis
+    shards: list[Id]  # task k of the array runs the k-th
+    cluster: str  # name of the file in conf/cluster
+    options: dict[str, Any]  # of sbatch, as given to submitit
+    logs: Folder  # relative to the repository
+    git_commit: str | None
+    user: User
+    host: str
+    pid: Count
+    at: str  # UTC
+    gpu_share: Fraction = 1.0  # of a GPU that one unit of options.gres is
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
+        if not isinstance(self.options.get("gres"), str | None):
+            raise ValueError("options.gres is text or null")
+        if len(set(self.shards)) < len(self.shards):
+            raise ValueError("a shard is listed twice")
+
+
+class Submitted(Record, frozen=True, kw_only=True, tag="submitted/1"):
+    """sbatch's answer."""
+
+    name: JobName
+    job_id: JobNumber
+    at: str
+    found_in_queue: bool = False  # the answer was lost with its reader; the queue, or accounting, had the job
+    said: Annotated[str, msgspec.Meta(max_length=MOST_SAID)] = ""  # beside it: warnings, for instance
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
+
+
+class Refused(Record, frozen=True, kw_only=True, tag="refused/1"):
+    """sbatch, or another submit at the same moment, did not let it through."""
+
+    name: JobName
+    reason: str
+    at: str
+
+    def __post_init__(self) -> None:
+        seconds_of(self.at)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A submission and its answer; None: there is none."""
+
+    before: Submission
+    after: Submitted | Refused | None
+    path: Path  # of the record before
+
+    @property
+    def job_id(self) -> str | None:
+        return self.after.job_id if isinstance(self.after, Submitted) else None
+
+    @property
+    def said(self) -> list[str]:
+        """What sbatch said beside its answer, line by line, fit for a terminal."""
+        return self.after.said.splitlines() if isinstance(self.after, Submitted) else []
+
+    @property
+    def may_be_at_work(self) -> bool:
+        """Without an answer: whether another machine may still be waiting for it.
+
+        On this machine nobody is: the caller holds the lock of the book.
+        """
+        if self.after is not None or self.before.host == socket.gethostname():
+            return False
+        return time.time() - self.path.stat().st_mtime < FRESH_SECONDS
+
+    @property
+    def is_array(self) -> bool:
+        """submitit makes no array of one."""
+        return len(self.before.shards) > 1
+
+    def task_id(self, task: int) -> str:
+        """The job id of a task, as Slurm writes it."""
+        return f"{self.job_id}_{task}" if self.is_array else str(self.job_id)
+
+    def log(self, task: int) -> Path:
+        """Where a task writes, all its runs one after the other; relative to the repository."""
+        return Path(self.before.logs) / f"{self.task_id(task)}_0_log.out"
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that each task asked for."""
+        return gpus_of(self.before.options.get("gres"), self.before.gpu_share)
+
 
 FOLDER = "submissions"
 LOCK_SECONDS = 300.0  # another submit of thousands of shards takes a while
@@ -105,15 +217,15 @@ class Book:
             gpu_share=cluster.slurm.gpu_share,
         )
         path = self.folder / f"{name}{BEFORE}"
-        with shard_log.on_disk(self.folder):
+        with files.on_disk(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            shard_log.write_new(path, before)
+            log.write_new(path, before)
         return Sent(before, None, path)
 
     def write_after(self, sent: Sent, answer: Submitted | Refused) -> Sent:
         """Record the answer, on the disk."""
-        with shard_log.on_disk(self.folder):
-            shard_log.write_new(sent.path.with_name(sent.path.name.replace(BEFORE, AFTER)), answer)
+        with files.on_disk(self.folder):
+            log.write_new(sent.path.with_name(sent.path.name.replace(BEFORE, AFTER)), answer)
         return Sent(sent.before, answer, sent.path)
 
     @property
@@ -124,7 +236,7 @@ class Book:
     @contextmanager
     def locked(self, console: Console) -> Iterator[None]:
         """For one command at a time; says if it waits. Raises IncompleteError if the other does not end."""
-        with shard_log.on_disk(self.folder):
+        with files.on_disk(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -155,7 +267,7 @@ def _try_lock(descriptor: int) -> bool:
 
 def _read(path: Path, reader: Reader[Any]) -> Any:
     try:
-        if not shard_log.is_file(path):
+        if not files.is_file(path):
             raise RecordError("a link that leads nowhere")
         return reader(path.read_bytes())
     except RecordError as error:

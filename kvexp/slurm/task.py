@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import submitit
 
 if TYPE_CHECKING:
-    from kvexp.launch import ShardJob
+    from kvexp.run.launch import ShardJob
 
 # Nothing here imports torch: until submitit has this object, no signal of Slurm is answered.
 
@@ -48,7 +48,7 @@ class ArrayTask:
         return "complete"
 
     def _run(self) -> Any:
-        from kvexp import provenance
+        from kvexp.study import provenance
 
         job = self._opened()
         self._refuse_other_code(job.shard.protocol_digest)
@@ -71,9 +71,9 @@ class ArrayTask:
 
     def _refuse_other_code(self, digest: str) -> None:
         """Raises IntegrityError if the files that make data have changed since the submission."""
-        from kvexp import provenance
+        from kvexp.documents.manifest import manifest
         from kvexp.errors import IntegrityError
-        from kvexp.prereg.seal import manifest
+        from kvexp.study import provenance
 
         if manifest(provenance.PACKAGE.parent, self._code).digest != digest:
             raise IntegrityError(

@@ -6,6 +6,7 @@ A shorter context cuts the middle out of every piece, so that the facts, their o
 """
 
 import re
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
 from kvexp.tasks._haystack import LONGEST_SENTENCE, passages
+from kvexp.tasks.base import Count, Question, Task
 
 SHORTEST, LONGEST = 256, 8192  # nominal tokens
 # The length of a context must not depend on a model, so words stand for tokens. Measured with the
@@ -140,3 +142,27 @@ def _fitting(sentences: Sequence[_Sentence], words: float) -> int:
             return place
         used += sentence.words
     return len(sentences)
+
+
+# Tasks whose examples are made from a seed: example i of a seed is the same whatever else is asked for.
+
+
+class Generated(Task):
+    """A family that makes its examples one by one."""
+
+    def example_ids(self, n_examples: int, seed: int, context_tokens: int) -> list[str]:
+        check_length(context_tokens)
+        return [_id(seed, index) for index in range(n_examples)]
+
+    def load(
+        self, n_examples: int, seed: int, context_tokens: int, count: Count | None = None
+    ) -> list[Question]:
+        return [self.example(_id(seed, index), seed, index, context_tokens) for index in range(n_examples)]
+
+    @abstractmethod
+    def example(self, example_id: str, seed: int, index: int, context_tokens: int) -> Question:
+        """One example; its facts and its question do not depend on the length."""
+
+
+def _id(seed: int, index: int) -> str:
+    return f"{seed}-{index:03d}"

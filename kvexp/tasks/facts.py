@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from kvexp.errors import InputError
 from kvexp.tasks._choices import Choices
-from kvexp.tasks._contexts import build, spread
-from kvexp.tasks._generated import Generated
-from kvexp.tasks._vocabulary import CITIES, FIRST_NAMES, SURNAMES
+from kvexp.tasks._contexts import Generated, build, spread
+from kvexp.tasks._words import CITIES, FIRST_NAMES, SURNAMES
 from kvexp.tasks.base import PromptText, Question
 
 

@@ -20,8 +20,7 @@ from typing import IO, Annotated, Any
 
 import msgspec
 
-from kvexp.errors import ConfigError, InputError, NotFetched
-from kvexp.plugins import suggest
+from kvexp.errors import ConfigError, InputError, NotFetched, suggest
 from kvexp.records import ID_LENGTH, ID_PATTERN
 from kvexp.scoring import retrieval
 from kvexp.tasks._choices import Choices

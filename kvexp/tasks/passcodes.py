@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from kvexp.errors import ConfigError
 from kvexp.tasks._choices import Choices
-from kvexp.tasks._contexts import build, spread
-from kvexp.tasks._generated import Generated
+from kvexp.tasks._contexts import Generated, build, spread
 from kvexp.tasks.base import PromptText, Question
 
 _NUMBERS = ("one", "two", "three", "four", "five")

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvexp.budget import slots
+from kvexp.design.base import slots
 from kvexp.replay import harness
 from kvexp.replay.arm import Arm
 from kvexp.replay.cache import BatchCache, Block

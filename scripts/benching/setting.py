@@ -8,16 +8,15 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
-from kvexp.assets import embedded_model
-from kvexp.design import design
 from kvexp.draws import uniforms
+from kvexp.models.embedded import embedded_model
+from kvexp.models.load import load
 from kvexp.replay import attention
 from kvexp.replay.arm import Arm
-from kvexp.replay.model import Loaded, load, refuse_unsupported
+from kvexp.replay.model import Loaded, refuse_unsupported
 from kvexp.replay.prompt import Prompt
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
-from kvexp.tasks import task
+from kvexp.study.plugins import build_design, build_score, build_task
 
 SUFFIX = 40  # tokens of a question after the context
 PREFIX = 12
@@ -61,9 +60,9 @@ def embedded(n: int, new_tokens: int, dtype: str = "float32", device: str = "cpu
 
 def _prose(loaded: Loaded, n: int) -> Prompt:
     """A question of the pass-code task behind its haystack, as long as asked."""
-    from kvexp.prompting import Rendering, counter, prompt_of
+    from kvexp.study.prompts import Rendering, counter, prompt_of
 
-    family = task("passcodes")
+    family = build_task("passcodes")
     question = family.load(1, 3, n, counter(loaded.tokenizer))[0]
     return prompt_of(loaded.tokenizer, family, question, Rendering(chat=True, limit=n))
 
@@ -130,12 +129,12 @@ def random_prompt(n: int, vocabulary: int) -> Prompt:
 
 def grid(budgets: tuple[float, ...] = BUDGETS) -> list[Arm]:
     """The arms of the 6k suite: 17 generations an example at two budgets."""
-    h2o, snapkv, question = score("accumulated"), score("window"), score("question")
-    topk, poisson = design("topk"), design("poisson")
-    arms = [Arm("full", None, design("full"), "plain")]
+    h2o, snapkv, question = build_score("accumulated"), build_score("window"), build_score("question")
+    topk, poisson = build_design("topk"), build_design("poisson")
+    arms = [Arm("full", None, build_design("full"), "plain")]
     for budget in budgets:
         arms += [
-            Arm("streaming_llm", None, design("recency"), "plain", "stream", budget),
+            Arm("streaming_llm", None, build_design("recency"), "plain", "stream", budget),
             Arm("h2o", h2o, topk, "plain", "stream", budget),
             Arm("snapkv", snapkv, topk, "plain", "stream", budget),
             Arm("topk", question, topk, "plain", "aware", budget),
@@ -148,11 +147,13 @@ def grid(budgets: tuple[float, ...] = BUDGETS) -> list[Arm]:
 def same_design(kind: str, budget: float, count: int) -> list[Arm]:
     """`count` arms of one kind at one budget, for a step of equal budget and batch."""
     if kind == "full":
-        return [Arm("full", None, design("full"), "plain")] * count
-    question = score("question")
+        return [Arm("full", None, build_design("full"), "plain")] * count
+    question = build_score("question")
     if kind == "deterministic":
-        return [Arm("topk", question, design("topk"), "plain", "aware", budget)] * count
-    return [Arm("poisson", question, design("poisson"), "hajek", "aware", budget, s) for s in range(count)]
+        return [Arm("topk", question, build_design("topk"), "plain", "aware", budget)] * count
+    return [
+        Arm("poisson", question, build_design("poisson"), "hajek", "aware", budget, s) for s in range(count)
+    ]
 
 
 def draw(arm: Arm, shape: tuple[int, int, int]) -> NDArray[np.float64]:

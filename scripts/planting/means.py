@@ -5,13 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.planting.components import (
-    FAILURES,
-    FULL_CORRECT,
-    INDUCED,
-    INHERENT,
-    Component,
-)
+from scripts.planting.components import FAILURES, FULL_CORRECT, INDUCED, INHERENT, Component
 from scripts.planting.targets import Auc, Gain, Selective, Targets, TargetsError
 from scripts.planting.wanted import Floats, Kept, PooledAuc, TopShare, Wanted
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis import claims, cli
-from analysis.load import load
-from kvexp.prereg.registration import load_folder
+from analysis import __main__ as cli
+from analysis.core import decide
+from analysis.core.study import load
+from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.analysis import sealing, varied
 from tests.planted import LONG, SHORT
@@ -30,13 +31,13 @@ def shipped(tmp_path_factory):
 @pytest.fixture(scope="session")
 def registrations(shipped):
     """R and S."""
-    return load_folder(shipped["RS"], claims.has_file)
+    return load_folder(shipped["RS"], decide.has_file)
 
 
 @pytest.fixture(scope="session")
 def of_cells(shipped):
     """A."""
-    return load_folder(shipped["A"], claims.has_file)[0]
+    return load_folder(shipped["A"], decide.has_file)[0]
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +106,7 @@ def shuffled():
 @pytest.fixture(scope="session")
 def of_paper():
     """A, N, R and S of the paper."""
-    return load_folder(ROOT / "preregistration" / "paper", claims.has_file)
+    return load_folder(ROOT / "preregistration" / "paper", decide.has_file)
 
 
 @pytest.fixture(scope="session")
@@ -155,7 +156,7 @@ def undescribed(request, monkeypatch):
     One file stands for them all, so where they go is still seen, and few seeds tell how fragile a verdict is.
     In this process only; a test that starts another one describes as always.
     """
-    monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
+    monkeypatch.setattr("analysis.core.fragile.SEEDS", 2)
 
     def make(report, out):
         if out is not None:
@@ -163,14 +164,14 @@ def undescribed(request, monkeypatch):
         return ""
 
     if "described" not in request.fixturenames:
-        monkeypatch.setattr("analysis.description.make", make)
+        monkeypatch.setattr("analysis.describe.description.make", make)
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Details are described as always; tables, figures and the page are not made."""
-    monkeypatch.setattr("analysis.description._files", lambda *_: {})
-    monkeypatch.setattr("analysis.verdict.fragile.SEEDS", 2)
+    monkeypatch.setattr("analysis.describe.description._files", lambda *_: {})
+    monkeypatch.setattr("analysis.core.fragile.SEEDS", 2)
 
 
 @pytest.fixture(scope="session")
@@ -192,5 +193,5 @@ def run(home, capsys):
 @pytest.fixture(scope="session")
 def varied_study(tmp_path_factory, quick):
     """Rows that differ in all that descriptive numbers read; judged by few draws."""
-    registrations = load_folder(quick, claims.has_file)
+    registrations = load_folder(quick, decide.has_file)
     return varied.write(tmp_path_factory.mktemp("varied") / "embedded", registrations)

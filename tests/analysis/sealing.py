@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from kvexp.prereg import chain
-from kvexp.prereg.forms import Amendment, Lock, Sealed, SealedShard
-from kvexp.prereg.seal import Manifest, core_files, read_manifest, sha256
+from kvexp.documents import seals
+from kvexp.documents.forms import Amendment, Lock, Sealed, SealedShard
+from kvexp.documents.manifest import Manifest, core_files, read_manifest, sha256
 from kvexp.records import Attempt, encode
 from tests import planted
 
@@ -60,7 +60,7 @@ def seal(results, home, name, *, amends=None, data_seal=None, listed=None, root=
         study=results.name,
         id=name,
         suites=content["suites"],
-        parent=None if parent is None else chain.chain(home, parent)[0].read_manifest().digest,
+        parent=None if parent is None else seals.chain(home, parent)[0].read_manifest().digest,
         amends=amends,
         data_seal=data_seal,
         git_commit=COMMIT,
@@ -70,7 +70,7 @@ def seal(results, home, name, *, amends=None, data_seal=None, listed=None, root=
     (folder / f"{name}.shards.jsonl").write_bytes(b"".join(encode(one) + b"\n" for one in listed))
     shutil.copyfile(home / f"{name}.toml", folder / f"{name}.toml")
     own = [home / f"{name}.toml", *(folder / f"{name}.{end}" for end in ("json", "toml", "shards.jsonl"))]
-    own += [path for one in chain.amendments(home, name) for path in one.iterdir()]
+    own += [path for one in seals.amendments(home, name) for path in one.iterdir()]
     files = {path: sha256(root, path) for path in core_files(root, content["claim"])}
     files |= {f"{PREFIX}/{path.relative_to(home)}": sha256(home, str(path.relative_to(home))) for path in own}
     (folder / f"{name}.sha256").write_bytes(Manifest(files, "").body)
@@ -84,12 +84,12 @@ def amend(
     *,
     stage="after-data",
     accepts_protocol=False,
-    files=("analysis/decide.py",),
+    files=("analysis/core/decide.py",),
     edit=lambda text: text,
     **changes,
 ):
     """Keep the seal that stands as an amendment, edit the registration and seal again; returns the new id."""
-    folder = home / "amendments" / f"{name}-{len(chain.amendments(home, name)) + 1}"
+    folder = home / "amendments" / f"{name}-{len(seals.amendments(home, name)) + 1}"
     folder.mkdir(parents=True)
     before = read_manifest(home / "seals" / f"{name}.sha256").digest
     for path in (home / "seals").glob(f"{name}.*"):

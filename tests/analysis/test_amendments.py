@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from analysis.sealed.amendments import GRID, steps
+from analysis.core.seals import GRID, steps
 from tests.analysis import sealing
 from tests.analysis.sealing import flat, verdicts
 from tests.planted import SHORT
@@ -33,7 +33,7 @@ CASES = {
     "a title": ([TEXT], put('title = "', 'title = "Another: '), (), {}),
     "the statistics": ([TEXT], put("draws = 20", "draws = 21"), ("[statistics]",), {}),
     "a claim's file": (["analysis/claims/r2.py"], str, (), {"R2": ("analysis/claims/r2.py",)}),
-    "shared code": (["analysis/decide.py"], str, ("analysis/decide.py",), {}),
+    "shared code": (["analysis/core/decide.py"], str, ("analysis/core/decide.py",), {}),
     "what makes data": (["kvexp/estimate.py"], str, ("kvexp/estimate.py",), {}),
 }
 

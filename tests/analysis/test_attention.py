@@ -13,13 +13,15 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from analysis.attention import describe
-from analysis.load import Problem
-from analysis.statistics import Estimate
-from analysis.statistics.bootstrap import multiplicities
-from analysis.tables import Column, Table, ablations, tables_of, to_csv, to_markdown
-from analysis.text.attention import attention_tables
-from kvexp.prereg.registration import seed
+from analysis.core.estimates import Estimate, multiplicities
+from analysis.core.problems import Problem
+from analysis.describe.attention.describe import describe
+from analysis.describe.attention.tables import ablations, tables_of
+from analysis.describe.table import Column, Table
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
+from analysis.render.terminal import attention_tables
+from kvexp.documents.registration import seed
 from tests import cell_frames
 
 DRAWS = 40

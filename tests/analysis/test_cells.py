@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from analysis import claims, cli
-from analysis.cells import CellData
-from analysis.decide import answer, decide
-from analysis.load import load
-from analysis.statistics.bootstrap import uniform_indices
-from kvexp.prereg.condition import State
-from kvexp.prereg.registration import RegistrationError, load_folder
+from analysis import __main__ as cli
+from analysis.core import decide as claims
+from analysis.core.data import CellData
+from analysis.core.decide import answer, decide
+from analysis.core.estimates import uniform_indices
+from analysis.core.study import load
+from kvexp.documents.condition import State
+from kvexp.documents.registration import load_folder
+from kvexp.documents.source import RegistrationError
 from tests import planted
 from tests.planted import ATTENTION, SHORT, Heads, World
 

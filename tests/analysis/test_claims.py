@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.decide import answer
-from analysis.load import load
+from analysis.core.decide import answer
+from analysis.core.study import load
 from tests import planted
 from tests.planted import LONG, SHORT, World
 

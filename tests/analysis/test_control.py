@@ -6,15 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis import cli
-from analysis.control import controlled
-from analysis.descriptive.context_dependence import context_dependence
-from analysis.details import describe
-from analysis.load import load
-from analysis.scope import Scope
-from analysis.statistics.bootstrap import uniform_indices
-from analysis.verdict.report import Report
-from kvexp.prereg.registration import seed
+from analysis import __main__ as cli
+from analysis.core.estimates import uniform_indices
+from analysis.core.study import load
+from analysis.core.verdicts import Report
+from analysis.describe.conditions import context_dependence
+from analysis.describe.details import controlled, describe
+from analysis.describe.scope import Scope
+from kvexp.documents.registration import seed
 from tests import planted
 from tests.planted import CONTROL, INSTRUCT, PAPER, REAL, SIX, SIXTEEN
 

@@ -13,23 +13,24 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from analysis.claims import s3
-from analysis.data import Data
-from analysis.descriptive.anchors import anchors
-from analysis.descriptive.budgets import budgets
-from analysis.descriptive.cells import cells
-from analysis.descriptive.conditions import conditions
-from analysis.descriptive.contexts import UNREAD, contexts
-from analysis.descriptive.cost import cost
-from analysis.descriptive.coverage import coverage, expected_errors
-from analysis.descriptive.hanley_mcneil import against_chance, standard_error
-from analysis.descriptive.tax import tax
-from analysis.posthoc.disagreement import disagreement
-from analysis.scope import NO_ROWS, Scope
-from analysis.signals import ORIENTATION
-from analysis.statistics import Estimate
-from analysis.tables import to_csv, to_markdown
-from analysis.verdict.report import Report
-from kvexp.prereg.registration import Question
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
+from analysis.core.populations import ORIENTATION
+from analysis.core.verdicts import Report
+from analysis.describe.anchors import anchors
+from analysis.describe.budgets import budgets
+from analysis.describe.cells import cells
+from analysis.describe.common import against_chance, standard_error
+from analysis.describe.conditions import conditions
+from analysis.describe.contexts import UNREAD, contexts
+from analysis.describe.cost import cost
+from analysis.describe.coverage import coverage, expected_errors
+from analysis.describe.posthoc.disagreement import disagreement
+from analysis.describe.scope import NO_ROWS, Scope
+from analysis.describe.tax import tax
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
+from kvexp.documents.registration import Question
 from kvexp.records import Example
 from tests import planted
 from tests.analysis import varied

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.details import describe
-from analysis.load import load
+from analysis.core.study import load
+from analysis.describe.details import describe
 from tests import planted
 from tests.planted import SHORT, World
 

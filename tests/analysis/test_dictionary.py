@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from analysis import claims, description, details_as_json
-from analysis.load import load
-from analysis.outputs import outputs
-from analysis.parts import Part
-from analysis.statistics import Estimate
-from analysis.tables import ablations, dictionary, tables_of, to_csv
-from analysis.tables.base import Column, Table
-from analysis.verdict import as_json
-from analysis.verdict.report import Bound, analyse
-from kvexp.prereg.registration import load_folder
+from analysis.core import as_json, decide
+from analysis.core.estimates import Estimate
+from analysis.core.study import load
+from analysis.core.verdicts import Bound, analyse
+from analysis.describe import description
+from analysis.describe.attention.tables import ablations, tables_of
+from analysis.describe.parts import Part
+from analysis.describe.table import Column, Table
+from analysis.render import dictionary
+from analysis.render import json as details_as_json
+from analysis.render.csv import to_csv
+from analysis.render.files import outputs
+from kvexp.documents.registration import load_folder
 from tests import planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def described(folder, registrations):
     """The CSV files of a study by name, as lists of lines, and its JSON files."""
     report = analyse(load(folder, {}), registrations, Bound())
-    found = description.of(report)
+    found = description.described(report)
     own = [table for one in found.attention for table in tables_of(one)]
     tables = [*own, ablations(found.attention), *(table for part in found.parts for table in part.tables)]
     tables.append(dictionary.dictionary(tables))
@@ -46,7 +49,7 @@ def of_generations(tmp_path_factory):
         lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
         (home / name).write_text("\n".join(lines) + "\n")
     planted.write(folder, planted.paper(models=planted.INSTRUCT[:1], examples=1), planted.forgetful)
-    return described(folder, load_folder(home, claims.has_file))
+    return described(folder, load_folder(home, decide.has_file))
 
 
 @pytest.fixture(scope="module")

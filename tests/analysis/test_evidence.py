@@ -5,14 +5,13 @@ import shutil
 
 import pytest
 
-from analysis.sealed import registrations
-from analysis.sealed.evidence import read_evidence
-from analysis.sealed.locks import read_locks
-from analysis.sealed.seals import read_seals
-from kvexp.prereg.authorities import PUBLIC
-from kvexp.prereg.forms import Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
-from kvexp.prereg.judged import Judged
-from kvexp.prereg.seal import read_manifest
+from analysis.core import registrations
+from analysis.core.evidence import read_evidence
+from analysis.core.locks import read_locks
+from analysis.core.seals import read_seals
+from kvexp.documents.forms import PUBLIC, Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
+from kvexp.documents.judged_from import Judged
+from kvexp.documents.manifest import read_manifest
 from kvexp.records import encode
 from tests import planted
 from tests.analysis import sealing

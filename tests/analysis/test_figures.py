@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis import cli
-from analysis.attention import describe
-from analysis.figures import NAMES, figures_of, to_svg
-from analysis.outputs import FIGURES, outputs
+from analysis import __main__ as cli
+from analysis.describe.attention.describe import describe
+from analysis.describe.attention.figures import FIGURES, NAMES, figures_of
+from analysis.describe.drawing import to_svg
+from analysis.render.files import outputs
 from tests import cell_frames, planted
 
 ROOT = Path(__file__).resolve().parents[2]

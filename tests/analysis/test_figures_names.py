@@ -6,16 +6,14 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from analysis.blind_marks import MARK, STRIP, marked_svg
-from analysis.descriptive.cells import Cell
-from analysis.descriptive.coverage import Ranking, _picture
-from analysis.figures.cells import cells
-from analysis.figures.coverage import coverage
-from analysis.figures.induced_rates import induced_rates
-from analysis.figures.questions import questions
-from analysis.figures.recomputation import recomputation
-from analysis.figures.signal_panel import signal_panel
-from analysis.figures.style import keyed, shortened_all, to_svg
+from analysis.describe.blind_marks import MARK, STRIP, marked_svg
+from analysis.describe.cells import Cell, cells_figure
+from analysis.describe.coverage import Ranking, _picture, coverage_figure
+from analysis.describe.drawing import keyed, shortened_all, to_svg
+from analysis.describe.induced import induced_figure
+from analysis.describe.posthoc.questions import questions_figure
+from analysis.describe.posthoc.recomputation import recomputation_figure
+from analysis.describe.signal_panel import signal_panel_figure
 from tests.analysis.test_paper_figures import (
     BUDGETS,
     ODD,
@@ -38,12 +36,15 @@ LAST = [f"{'a-name-of-sixty-letters-that-differs-from-others-in-its-last-one'[:5
 WIDE = ["W" * 59 + c for c in "ab"]
 SHORTENED = re.compile(r"[^\s,(]+\.\.\.[^\s,)]+(?: \(\d+\))?")
 DRAWN = {
-    "cells": (cells, lambda names: in_cells(names, names)),
-    "coverage": (coverage, ranked),
-    "figure1": (induced_rates, lambda names: bars(names, BUDGETS[:1], [(name, "aware") for name in names])),
-    "figure2": (signal_panel, lambda names: [*seen(names[:1], [(n, "aware") for n in names]), *seen(names)]),
-    "figure3": (questions, answered),
-    "figure4": (recomputation, lambda names: recomputed(names, BUDGETS[:2])),
+    "cells": (cells_figure, lambda names: in_cells(names, names)),
+    "coverage": (coverage_figure, ranked),
+    "figure1": (induced_figure, lambda names: bars(names, BUDGETS[:1], [(name, "aware") for name in names])),
+    "figure2": (
+        signal_panel_figure,
+        lambda names: [*seen(names[:1], [(n, "aware") for n in names]), *seen(names)],
+    ),
+    "figure3": (questions_figure, answered),
+    "figure4": (recomputation_figure, lambda names: recomputed(names, BUDGETS[:2])),
 }
 
 
@@ -81,9 +82,9 @@ def test_numbers_do_not_make_names_alike():
 
 def test_budgets_beyond_six_digits_have_names_of_their_own():
     near_each_other = (0.1234561, 0.1234562)
-    told = words(to_svg(figure_of(induced_rates, bars(["one"], near_each_other))))
+    told = words(to_svg(figure_of(induced_figure, bars(["one"], near_each_other))))
     assert {"poisson   12.34561 %", "12.34562 %"} <= set(told)
-    told = words(to_svg(figure_of(recomputation, recomputed(["one"], near_each_other))))
+    told = words(to_svg(figure_of(recomputation_figure, recomputed(["one"], near_each_other))))
     assert {"one, budget 12.34561 %", "one, budget 12.34562 %"} <= set(told)
 
 
@@ -101,7 +102,7 @@ def flat(suite, level):
 def test_a_suite_of_one_class_says_that_there_is_nothing_to_rank():
     rankings = [*flat("one", 0.0), *flat("two", 1.0), *ranked(["three"])]
     lost = Ranking("four", "main", "certificate", 90, ODD, ODD, ODD, ODD, None, "rows are missing")
-    figure = figure_of(coverage, rankings)
+    figure = figure_of(coverage_figure, rankings)
     assert list(collisions(figure)) == []
     told = [" ".join(text.get_text().split()) for axes in figure.axes for text in axes.texts]
     assert told[:2] == [f"{what} answer fails, so there is nothing to rank" for what in ("no", "every")]
@@ -110,7 +111,7 @@ def test_a_suite_of_one_class_says_that_there_is_nothing_to_rank():
     assert "one: no answer fails, so there is nothing to rank." in more
     assert "two: every answer fails, so there is nothing to rank." in more
     assert more.endswith("Undefined: four by certificate (rows are missing).")
-    assert list(collisions(figure_of(coverage, flat("one", 0.0)))) == []
+    assert list(collisions(figure_of(coverage_figure, flat("one", 0.0)))) == []
 
 
 def test_an_empty_line_of_cells_says_why():
@@ -121,7 +122,7 @@ def test_an_empty_line_of_cells_says_why():
         Cell("one", "c", *place, None, None, ODD, ODD, ODD),
         Cell("one", "d", *place, 3, 4, near(0.6), near(0.5), near(0.5)),
     ]
-    figure = figure_of(cells, [("one", found)])
+    figure = figure_of(cells_figure, [("one", found)])
     told = [text.get_text() for text in figure.axes[0].texts]
     assert told == ["none fails", "all fail", "undefined", "chance"]
     assert list(collisions(figure)) == []
@@ -131,7 +132,7 @@ def test_an_empty_line_of_cells_says_why():
 
 
 def test_the_blind_mark_lies_above_all_words():
-    plain = to_svg(figure_of(cells, in_cells(["one"], ["m"])))
+    plain = to_svg(figure_of(cells_figure, in_cells(["one"], ["m"])))
     before, after = (ET.fromstring(svg.encode()) for svg in (plain, marked_svg(plain)))
     _, top, width, height = map(float, after.attrib["viewBox"].split())
     assert (top, height) == (-STRIP, float(before.attrib["viewBox"].split()[3]) + STRIP)

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from analysis import claims
-from analysis.data import Data
-from analysis.decide import answer, decide
-from analysis.statistics import base
-from analysis.verdict.as_json import to_json
-from analysis.verdict.fragile import SEEDS, fragile
-from analysis.verdict.report import Report
-from analysis.verdict.table import verdict_table
-from kvexp.prereg.registration import load_folder, seed
+from analysis.core import decide as claims
+from analysis.core import estimates
+from analysis.core.as_json import to_json
+from analysis.core.as_text import verdict_table
+from analysis.core.data import Data
+from analysis.core.decide import answer, decide
+from analysis.core.fragile import SEEDS, fragile
+from analysis.core.verdicts import Report
+from kvexp.documents.registration import load_folder, seed
 from tests.planted import World
 
 
@@ -86,13 +86,13 @@ def test_an_undecided_claim_has_no_number(plant, registrations):
 
 def test_an_interval_is_computed_when_it_is_read():
     asked = []
-    whole = base.Estimate(0.5, 0.4, 0.6, 10, 5)
+    whole = estimates.Estimate(0.5, 0.4, 0.6, 10, 5)
 
     def compute():
         asked.append(1)
         return whole
 
-    later = base.Later(base.Estimate(0.5, n=10, clusters=5), compute)
+    later = estimates.Later(estimates.Estimate(0.5, n=10, clusters=5), compute)
     assert (later.value, later.n, later.clusters, later.undefined, str(later), asked) == (
         0.5,
         10,

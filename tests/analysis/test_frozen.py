@@ -56,7 +56,7 @@ def analyse(tree, results, out, quick):
 
 
 def test_verdicts_are_written_and_printed_before_anything_else_is_imported(tree, whole, quick, tmp_path):
-    from kvexp.prereg.seal import core_files
+    from kvexp.documents.manifest import core_files
 
     right = analyse(tree, whole, tmp_path / "right", quick)
     assert (right.returncode, right.stderr) == (0, "")
@@ -77,7 +77,7 @@ def test_verdicts_are_written_and_printed_before_anything_else_is_imported(tree,
     }
     claims = [claim["id"] for claim in json.loads((tmp_path / "bad/seen.json").read_bytes())["claims"]]
     assert len(loaded) > 40
-    assert loaded - {"analysis/description.py"} <= set(core_files(tree, claims))
+    assert loaded - {"analysis/describe/description.py"} <= set(core_files(tree, claims))
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from analysis import cli
-from analysis.report import __main__ as pages
-from analysis.report.browser import is_stale
+from analysis import __main__ as run
+from analysis.render import __main__ as pages
+from analysis.render.generations import is_stale
 from kvexp import records
 from tests import hostile, planted
 from tests.analysis import sealing
@@ -179,7 +179,7 @@ def test_the_report_is_the_same_with_or_without_the_page_and_says_if_it_is_of_ot
     folder = planted.write(tmp_path / "embedded", planted.plan(examples=2), planted.World())
 
     def report():
-        cli.main([str(folder), "--registration", str(few_claims)])
+        run.main([str(folder), "--registration", str(few_claims)])
         capsys.readouterr()
         return (folder / "report.html").read_text()
 
@@ -227,7 +227,7 @@ def test_a_study_of_cells_alone_has_no_answers(measured, shipped, capsys):
 
 
 def test_a_link_in_place_of_the_page_is_not_followed(tmp_path, whole, quick):
-    from analysis.load import load
+    from analysis.core.study import load
 
     (whole / "generations.html").symlink_to("/etc/hostname")
     assert not is_stale(whole, load(whole, {}))

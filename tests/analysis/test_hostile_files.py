@@ -137,7 +137,7 @@ def test_a_looks_file_of_100_mb_is_not_even_read(place, usual):
 
 @pytest.mark.slow
 def test_report_bytes_do_not_depend_on_the_order_of_folders(place, monkeypatch, capsys):
-    from analysis import cli
+    from analysis import __main__ as cli
 
     (place / "embedded" / "evidence.json").unlink()
     (place / "embedded" / SHORT / "stranger").write_text("x")  # a problem, so that lists are shown

@@ -8,26 +8,28 @@ import shutil
 import numpy as np
 import pytest
 
-from analysis import cli, written
-from analysis.blind_marks import marked_suites, marked_svg, marked_table
-from analysis.descriptive import BUILDERS
-from analysis.descriptive.anchors import anchors
-from analysis.descriptive.cells import cells
-from analysis.descriptive.cost import cost
-from analysis.descriptive.coverage import coverage
-from analysis.descriptive.induced import Bar
-from analysis.descriptive.induced import _words as words_of_bars
-from analysis.descriptive.per_model import per_model
-from analysis.descriptive.signal_panel import signal_panel
-from analysis.figures.style import _numbered, shortened
-from analysis.paper.beside import _words
-from analysis.paper.lookup import _picked
-from analysis.paper.numbers import read
-from analysis.posthoc.attribution import attribution
-from analysis.posthoc.questions import questions
-from analysis.scope import NO_FULL, NO_ROWS, Scope
-from analysis.statistics import Estimate
-from analysis.tables import Column, Table, to_csv, to_markdown
+from analysis import __main__ as run
+from analysis.core.estimates import Estimate
+from analysis.describe.anchors import anchors
+from analysis.describe.blind_marks import marked_suites, marked_svg, marked_table
+from analysis.describe.builders import BUILDERS
+from analysis.describe.cells import cells
+from analysis.describe.cost import cost
+from analysis.describe.coverage import coverage
+from analysis.describe.drawing import _numbered, shortened
+from analysis.describe.induced import Bar
+from analysis.describe.induced import _words as words_of_bars
+from analysis.describe.paper.beside import _words
+from analysis.describe.paper.lookup import _picked, read
+from analysis.describe.per_model import per_model
+from analysis.describe.posthoc.attribution import attribution
+from analysis.describe.posthoc.questions import questions
+from analysis.describe.scope import NO_FULL, NO_ROWS, Scope
+from analysis.describe.signal_panel import signal_panel
+from analysis.describe.table import Column, Table
+from analysis.render import files
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
 from tests import planted
 from tests.analysis import varied
 from tests.planted import SHORT
@@ -132,13 +134,13 @@ def test_files_that_are_no_longer_made_go_and_those_of_others_stay(tmp_path):
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / "mine.csv").write_text("mine")
     first = {"tables/a.csv": "a", "tables/b.csv": "b", "tables/c.csv": "c", "report.html": "page"}
-    written.tidy(tmp_path, first)
+    files.tidy(tmp_path, first)
     (tmp_path / "tables" / "c.csv").write_text("edited")
-    written.tidy(tmp_path, {"tables/a.csv": "new", "report.html": "page"})
+    files.tidy(tmp_path, {"tables/a.csv": "new", "report.html": "page"})
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["a.csv", "c.csv", "mine.csv"]
     digest = hashlib.sha256(b"new").hexdigest()
-    assert f"{digest}  tables/a.csv\n" in (tmp_path / written.INDEX).read_text()
-    written.forget(tmp_path)
+    assert f"{digest}  tables/a.csv\n" in (tmp_path / files.INDEX).read_text()
+    files.forget(tmp_path)
     assert not (tmp_path / "report.html").exists()
     assert (tmp_path / "tables" / "mine.csv").exists()
 
@@ -150,8 +152,8 @@ def test_an_index_that_names_other_places_removes_nothing(tmp_path):
     digest = hashlib.sha256(b"x").hexdigest()
     (out / "tables" / "link.csv").symlink_to(other)
     names = ("../other.csv", "tables/../../other.csv", "tables/link.csv", str(other))
-    (out / written.INDEX).write_text("".join(f"{digest}  {name}\n" for name in names))
-    written.forget(out)
+    (out / files.INDEX).write_text("".join(f"{digest}  {name}\n" for name in names))
+    files.forget(out)
     assert other.exists()
     assert (out / "tables" / "link.csv").is_symlink()
 
@@ -159,7 +161,7 @@ def test_an_index_that_names_other_places_removes_nothing(tmp_path):
 def test_every_file_of_a_blind_run_says_so(tmp_path, whole, home, capsys):
     out = tmp_path / "out"
     shutil.rmtree(out, ignore_errors=True)
-    cli.main([str(whole), "--registration", str(home), "--blind", "--out", str(out)])
+    run.main([str(whole), "--registration", str(home), "--blind", "--out", str(out)])
     capsys.readouterr()
     made = [path for folder in ("tables", "figures") for path in (out / folder).iterdir()]
     assert len(made) > 30

@@ -10,9 +10,9 @@ import msgspec
 import pandas as pd
 import pytest
 
-from analysis.load import load
-from analysis.load.grid import ResultsError
-from analysis.load.plan import disagreement
+from analysis.core.agreement import disagreement
+from analysis.core.grid import ResultsError
+from analysis.core.study import load
 from kvexp import records
 from tests import planted
 from tests.planted import LONG, SHORT, World, compact, edit, restate
@@ -441,7 +441,7 @@ def test_grid_and_logs_cannot_shrink_together(shard, whole, owners):
 
 
 def test_the_configuration_of_kvexp_itself_gives_the_rows_of_its_grid():
-    from kvexp import compose, grid
+    from kvexp.study import compose, grid
 
     shard = grid.shards(compose.select(["study=embedded"], compose.project_root()))[0]
     attempt = planted.attempt(shard.shard_id, config=json.loads(json.dumps(shard.resolved())))

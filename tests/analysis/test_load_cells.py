@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.load import load
-from analysis.load.plan import DesignParams, Prompt, cell_disagreement
+from analysis.core.agreement import DesignParams, Prompt, cell_disagreement
+from analysis.core.study import load
 from kvexp import records
 from tests import planted
 from tests.planted import ATTENTION, DELTA, FLOOR, SHORT, Heads, World, compact, edit, restate
@@ -486,9 +486,9 @@ def test_only_an_allocation_that_saves_spends_less_than_the_budget(shard, measur
 
 
 def test_what_a_config_leaves_out_is_what_the_design_does():
-    from kvexp.design import design
+    from kvexp.study.plugins import build_design
 
-    poisson, assumed = design("poisson"), DesignParams()
+    poisson, assumed = build_design("poisson"), DesignParams()
     assert (assumed.allocation, assumed.floor) == (poisson.allocation, poisson.floor)
 
 
@@ -597,7 +597,7 @@ def test_a_config_without_cells_or_constants_is_named(name, value):
 
 
 def test_the_configuration_of_kvexp_itself_gives_the_prompts_of_its_grid():
-    from kvexp import compose, grid
+    from kvexp.study import compose, grid
 
     made = grid.shards(compose.select(["study=embedded"], compose.project_root()))
     shards = [shard for shard in made if shard.suite == ATTENTION]

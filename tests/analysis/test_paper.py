@@ -7,13 +7,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.control import controlled
-from analysis.decide import decide
-from analysis.load import load
-from kvexp.compose import select
-from kvexp.grid import shards
-from kvexp.prepare import grid_bytes
-from kvexp.prereg.condition import State
+from analysis.core.decide import decide
+from analysis.core.study import load
+from analysis.describe.details import controlled
+from kvexp.documents.condition import State
+from kvexp.run.prepare import grid_bytes
+from kvexp.study.compose import select
+from kvexp.study.grid import shards
 from scripts.make_planted_logs import PAPER as PAPER_TARGETS
 from scripts.planting.targets import read
 from tests import planted

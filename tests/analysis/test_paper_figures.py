@@ -14,20 +14,14 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from analysis.descriptive.cells import Cell
-from analysis.descriptive.coverage import Ranking
-from analysis.descriptive.induced import Bar, figure1
-from analysis.descriptive.signal_panel import Seen, figure2
-from analysis.figures.cells import cells
-from analysis.figures.coverage import coverage
-from analysis.figures.induced_rates import induced_rates
-from analysis.figures.questions import questions
-from analysis.figures.recomputation import recomputation
-from analysis.figures.signal_panel import signal_panel
-from analysis.figures.style import shortened_all, styled, to_svg
-from analysis.posthoc.questions import QUESTIONS, Answered, figure3
-from analysis.posthoc.recomputation import NUMBERS, Recomputed, figure4
-from analysis.statistics import Estimate
+from analysis.core.estimates import Estimate
+from analysis.describe.cells import Cell, cells_figure
+from analysis.describe.coverage import Ranking, coverage_figure
+from analysis.describe.drawing import shortened_all, styled, to_svg
+from analysis.describe.induced import Bar, figure1, induced_figure
+from analysis.describe.posthoc.questions import QUESTIONS, Answered, figure3, questions_figure
+from analysis.describe.posthoc.recomputation import NUMBERS, Recomputed, figure4, recomputation_figure
+from analysis.describe.signal_panel import Seen, figure2, signal_panel_figure
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -141,14 +135,14 @@ def counted(*pairs):
 @pytest.mark.parametrize(("suites", "budgets"), counted(*itertools.product((1, 2, 3), (1, 2, 3))))
 def test_no_words_lie_upon_others_in_bars(suites, budgets):
     here = SUITES[:suites], BUDGETS[:budgets]
-    for draw, rows in ((induced_rates, bars(*here)), (recomputation, recomputed(*here))):
+    for draw, rows in ((induced_figure, bars(*here)), (recomputation_figure, recomputed(*here))):
         assert list(collisions(figure_of(draw, rows))) == []
 
 
 @pytest.mark.parametrize(("suites", "arms"), counted(*itertools.product((1, 2, 3), (1, 6))))
 def test_no_words_lie_upon_others_in_dots(suites, arms):
     of = SUITES[:suites]
-    for draw, rows in ((signal_panel, seen(of, ARMS[:arms])), (questions, answered(of))):
+    for draw, rows in ((signal_panel_figure, seen(of, ARMS[:arms])), (questions_figure, answered(of))):
         assert list(collisions(figure_of(draw, rows))) == []
 
 
@@ -182,16 +176,16 @@ def ranked(suites):
 
 
 LONGEST = {
-    "bars": lambda: (induced_rates, bars(LONG[:3], BUDGETS[:1], [(LONG[0], "aware"), (LONG[1], "stream")])),
-    "bars of one": lambda: (induced_rates, bars(LONG[:1], BUDGETS)),
+    "bars": lambda: (induced_figure, bars(LONG[:3], BUDGETS[:1], [(LONG[0], "aware"), (LONG[1], "stream")])),
+    "bars of one": lambda: (induced_figure, bars(LONG[:1], BUDGETS)),
     "dots": lambda: (
-        signal_panel,
+        signal_panel_figure,
         [*seen(LONG[:1], [(LONG[1], "aware")]), *seen(LONG[:2], [(LONG[2], "aware")]), *seen(LONG[:3])],
     ),
-    "questions": lambda: (questions, answered(LONG[:3])),
-    "recomputation": lambda: (recomputation, recomputed(LONG[:3], BUDGETS[:1])),
-    "cells": lambda: (cells, in_cells(LONG[:2], LONG)),
-    "coverage": lambda: (coverage, ranked(LONG[:3])),
+    "questions": lambda: (questions_figure, answered(LONG[:3])),
+    "recomputation": lambda: (recomputation_figure, recomputed(LONG[:3], BUDGETS[:1])),
+    "cells": lambda: (cells_figure, in_cells(LONG[:2], LONG)),
+    "coverage": lambda: (coverage_figure, ranked(LONG[:3])),
 }
 
 
@@ -211,10 +205,10 @@ def test_names_that_shortening_makes_alike_are_numbered():
 
 
 FIGURES = {
-    "figure1": (induced_rates, bars(SUITES[:2], BUDGETS)),
-    "figure2": (signal_panel, seen(SUITES[:2])),
-    "figure3": (questions, answered(SUITES[:2])),
-    "figure4": (recomputation, recomputed(SUITES[:2], BUDGETS[1:])),
+    "figure1": (induced_figure, bars(SUITES[:2], BUDGETS)),
+    "figure2": (signal_panel_figure, seen(SUITES[:2])),
+    "figure3": (questions_figure, answered(SUITES[:2])),
+    "figure4": (recomputation_figure, recomputed(SUITES[:2], BUDGETS[1:])),
 }
 
 
@@ -253,34 +247,34 @@ def test_dots_name_their_lines():
 
 def test_a_budget_of_some_suites_is_not_run_in_the_others():
     rows = [*bars(SUITES[:1], (0.5,)), *bars(SUITES[1:2], (0.25, 0.5))]
-    assert words(drawn(induced_rates, rows)).count("not run") == len(ARMS)
+    assert words(drawn(induced_figure, rows)).count("not run") == len(ARMS)
 
 
 def test_an_arm_of_some_suites_says_which():
     rows = [*seen(SUITES[:2], ARMS[:1]), *seen(SUITES[1:2], ARMS[4:5])]
-    assert "poisson_no_offset   entropy (embedded-2k)" in words(drawn(signal_panel, rows))
+    assert "poisson_no_offset   entropy (embedded-2k)" in words(drawn(signal_panel_figure, rows))
 
 
 def test_numbers_without_intervals_or_values_are_drawn_without_a_warning():
     bare = Estimate(0.4, n=9, clusters=4, undefined="no interval under 10 clusters, here 4")
     flat = [Bar("one", "poisson", "aware", 0.25, value) for value in (bare,)]
-    assert "40.0" in words(drawn(induced_rates, flat))
+    assert "40.0" in words(drawn(induced_figure, flat))
     flat.append(Bar("one", "poisson", "aware", 0.5, ODD))
-    assert "undefined" in words(drawn(induced_rates, flat))
+    assert "undefined" in words(drawn(induced_figure, flat))
     zero = near(0.0, 0.0)
-    drawn(induced_rates, [Bar("one", "poisson", "aware", 0.25, zero)])
+    drawn(induced_figure, [Bar("one", "poisson", "aware", 0.25, zero)])
     rows = [Seen("poisson", "certificate", ("one",), 3, bare, ODD, ODD)]
-    drawn(signal_panel, rows)
+    drawn(signal_panel_figure, rows)
     rows = [
         Answered("one", of, "certificate", 3, bare if of == "own_failure" else ODD, ODD, ODD)
         for of in QUESTIONS
     ]
-    assert words(drawn(questions, rows)).count("undefined") == 2
+    assert words(drawn(questions_figure, rows)).count("undefined") == 2
     lost = {name: bare if name == "certificate" else ODD for name in NUMBERS}
-    svg = drawn(recomputation, [Recomputed("one", 0.25, None, 0.25, lost)])
+    svg = drawn(recomputation_figure, [Recomputed("one", 0.25, None, 0.25, lost)])
     assert "gain over random undefined" in words(svg)
     nothing = dict.fromkeys(NUMBERS, zero)
-    drawn(recomputation, [Recomputed("one", 0.25, None, 0.25, nothing)])
+    drawn(recomputation_figure, [Recomputed("one", 0.25, None, 0.25, nothing)])
 
 
 # Sentences ------------------------------------------------------------------------------------------

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis import claims, description
-from analysis.load import load
-from analysis.paper.beside import OTHER_GRID, beside
-from analysis.paper.lookup import Lookup, standing
-from analysis.paper.numbers import Number, read
-from analysis.scope import Scope
-from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table
-from analysis.verdict.report import Bound, analyse
-from kvexp.prereg.condition import State
-from kvexp.prereg.registration import load_folder
+from analysis.core import decide
+from analysis.core.estimates import Estimate
+from analysis.core.study import load
+from analysis.core.verdicts import Bound, analyse
+from analysis.describe import description
+from analysis.describe.paper.beside import OTHER_GRID, beside
+from analysis.describe.paper.lookup import Lookup, Number, read, standing
+from analysis.describe.scope import Scope
+from analysis.describe.table import Column, Table
+from kvexp.documents.condition import State
+from kvexp.documents.registration import load_folder
 from scripts.make_planted_logs import PAPER
 from scripts.planting.study import Study
 from scripts.planting.targets import read as targets
@@ -28,13 +28,13 @@ def registrations_of(folder):
     """The paper's registrations."""
     for name in "ANRS":
         shutil.copy(ROOT / "preregistration" / "paper" / f"{name}.toml", folder)
-    return load_folder(folder, claims.has_file)
+    return load_folder(folder, decide.has_file)
 
 
 def described(folder, registrations):
     """The report of a study and the rows of its table of the paper's numbers, by section and words."""
     report = analyse(load(folder, {}), registrations, Bound())
-    (part,) = (part for part in description.of(report).parts if part.key == "paper")
+    (part,) = (part for part in description.described(report).parts if part.key == "paper")
     keys = [column.key for column in part.tables[0].columns]
     rows = [dict(zip(keys, row, strict=True)) for row in part.tables[0].rows]
     return report, part, {(row["section"], row["what"]): row for row in rows}

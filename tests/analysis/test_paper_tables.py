@@ -10,21 +10,26 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis import claims, pictures
-from analysis.decide import decide
-from analysis.descriptive import accuracy, induced, per_model, signal_panel, verdicts
-from analysis.details import details_of
-from analysis.load import load
-from analysis.parts import Picture
-from analysis.posthoc import questions, recomputation
-from analysis.posthoc.recomputation import NUMBERS
-from analysis.remembered import remembered
-from analysis.scope import NO_FULL, NO_ROWS, Scope
-from analysis.statistics.base import Estimate, Statistic
-from analysis.statistics.bootstrap import multiplicities
-from analysis.tables import to_csv, to_markdown
-from analysis.verdict.report import Report
-from kvexp.prereg.registration import load_folder, seed
+from analysis.core import decide as claims
+from analysis.core.decide import decide
+from analysis.core.estimates import Estimate, Statistic, multiplicities
+from analysis.core.study import load
+from analysis.core.verdicts import Report
+from analysis.describe import parts as pictures
+from analysis.describe.accuracy import accuracy
+from analysis.describe.common import remembered
+from analysis.describe.details import details_of
+from analysis.describe.induced import induced
+from analysis.describe.parts import Picture
+from analysis.describe.per_model import per_model
+from analysis.describe.posthoc.questions import questions
+from analysis.describe.posthoc.recomputation import NUMBERS, recomputation
+from analysis.describe.scope import NO_FULL, NO_ROWS, Scope
+from analysis.describe.signal_panel import signal_panel
+from analysis.describe.verdicts import verdicts
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
+from kvexp.documents.registration import load_folder, seed
 from tests import planted
 from tests.planted import LONG, SHORT, World
 

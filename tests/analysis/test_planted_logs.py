@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import statistics
-from analysis.data import Data, Parameters
-from analysis.load import load
-from kvexp.prereg.registration import Population, Statistics
+from analysis.core import statistics
+from analysis.core.data import Data, Parameters
+from analysis.core.study import load
+from kvexp.documents.schema import Population, Statistics
 from scripts.make_planted_logs import main
 from scripts.planting.draws import normals, uniforms
 from scripts.planting.study import Study

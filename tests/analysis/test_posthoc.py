@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from analysis.details import details_of
-from analysis.posthoc.attribution import attribution
-from analysis.posthoc.disagreement import disagreement
-from analysis.posthoc.draws import UNEVEN, draws_of, partners
-from analysis.posthoc.token_f1 import disagreements, token_f1, words
-from analysis.scope import NO_ROWS, Scope
-from analysis.statistics import Estimate
-from analysis.verdict.report import Report
+from analysis.core.estimates import Estimate
+from analysis.core.verdicts import Report
+from analysis.describe.details import details_of
+from analysis.describe.posthoc.attribution import attribution
+from analysis.describe.posthoc.disagreement import disagreement
+from analysis.describe.posthoc.draws import UNEVEN, disagreements, draws_of, partners, token_f1, words
+from analysis.describe.scope import NO_ROWS, Scope
 from kvexp import scoring
 from tests.analysis.test_descriptive import full_of, question, succeeds, table_of, where
 

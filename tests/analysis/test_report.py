@@ -10,15 +10,16 @@ from html.parser import HTMLParser
 
 import pytest
 
-from analysis import cli, posthoc
-from analysis.parts import Part, Picture
-from analysis.report.svg import inline
-from analysis.report.templating import anchor
-from analysis.sealed.evidence import Shown
-from analysis.tables.base import Column, Table
+from analysis import __main__ as cli
+from analysis.core.evidence import Shown
+from analysis.describe import posthoc
+from analysis.describe.parts import Part, Picture
+from analysis.describe.table import Column, Table
+from analysis.render.html import anchor
+from analysis.render.page_figures import inline
 from kvexp import records
-from kvexp.prereg.forms import Check
-from kvexp.prereg.seal import read_manifest
+from kvexp.documents.forms import Check
+from kvexp.documents.manifest import read_manifest
 from tests import hostile
 from tests.analysis import sealing
 from tests.analysis.test_evidence import evidence
@@ -303,7 +304,7 @@ def test_an_amendment_is_a_mark_and_says_why(run, whole, few, tmp_path):
     facts = dict(zip(page.texts("dt"), page.texts("dd"), strict=True))
     assert (facts["why"], facts["data seen"]) == ("a wrong constant", "the verdicts")
     assert facts["stage"].startswith("amended after data, 3 attempts")
-    assert "changed analysis/decide.py" in facts["files"]
+    assert "changed analysis/core/decide.py" in facts["files"]
     assert "git worktree add" in text
     assert "suite embedded-1k is not locked" in text
 

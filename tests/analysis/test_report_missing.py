@@ -1,9 +1,9 @@
 """Cells of the page: what is missing is marked as such, and a name that is spelt like it is a name."""
 
-from analysis.report.grid import budget, estimate, grid, of_table, truth
-from analysis.report.templating import _environment
-from analysis.statistics import Estimate
-from analysis.tables.base import Column, Table
+from analysis.core.estimates import Estimate
+from analysis.describe.table import Column, Table
+from analysis.render.html import _environment
+from analysis.render.page_tables import budget, estimate, grid, of_table, truth
 
 LOST = Estimate(None, undefined="rows are missing")
 NAMES = ("undefined", "unknown", "-", "b", "NA")

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from analysis import cli
+from analysis import __main__ as cli
 from kvexp.records import encode
 from tests import planted
 from tests.analysis import sealing
@@ -121,7 +121,7 @@ def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, m
     shutil.copyfile(sealing.ROOT / "requirements.lock", tmp_path / "tree" / "requirements.lock")
     tree = tmp_path / "tree"
     monkeypatch.setattr(cli, "REPOSITORY", tree)
-    monkeypatch.setattr("analysis.sealed.shadows.check", lambda *_: None)
+    monkeypatch.setattr("analysis.core.loaded.check", lambda *_: None)
     for added in ("claims/x9.py", "tables/x9.py", "figures/x9.py", "attention/x9.py", "text/x9.py", "x9.py"):
         (tree / "analysis" / added).write_text("")
     (tree / "analysis" / "posthoc").mkdir(exist_ok=True)
@@ -394,7 +394,7 @@ def test_a_blind_run_says_no_verdict_and_gives_chance(described, run, home, tmp_
     assert found["R1"]["state"] == "BLIND"
     assert abs(found["R1"]["quantities"]["auc_pooled"]["value"] - 0.5) < 0.08
     assert not (folder / "verdicts.json").exists()
-    monkeypatch.setattr("analysis.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
     run(folder, "--out", tmp_path / "open")
     real = {claim["id"]: claim for claim in verdicts(tmp_path / "open")["claims"]}
     assert real["R1"]["quantities"]["auc_pooled"]["value"] > 0.99
@@ -427,7 +427,7 @@ def test_a_blind_run_writes_nothing_by_default_and_is_no_look(described, run, st
     code, out, err = run(study, "--blind")
     assert (code, err) == (0, "")
     assert sorted(study.rglob("*")) == before
-    monkeypatch.setattr("analysis.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
     again = run(study, "--blind")[1]
     assert set(again.splitlines()) <= set(out.splitlines())
     assert run(study, "--blind")[1] == again
@@ -450,7 +450,7 @@ def test_a_blind_run_of_an_incomplete_study_is_incomplete(run, study):
 
 
 def test_a_module_from_elsewhere_is_refused(run, study, monkeypatch):
-    monkeypatch.setattr("analysis.decide.__file__", "/elsewhere/analysis/decide.py")
+    monkeypatch.setattr("analysis.core.decide.__file__", "/elsewhere/analysis/core/decide.py")
     code, _, err = run(study)
     assert code == 4
-    assert "module analysis.decide was loaded from /elsewhere/analysis/decide.py" in err
+    assert "module analysis.decide was loaded from /elsewhere/analysis/core/decide.py" in err

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from analysis import statistics
-from analysis.statistics import Estimate, Resamples, Statistic
-from analysis.statistics.bootstrap import multiplicities, uniform_indices
+from analysis.core import statistics
+from analysis.core.estimates import Estimate, Resamples, Statistic, multiplicities, uniform_indices
 
 DRAWS = 40
 

@@ -8,15 +8,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import claims, description
-from analysis.load import load
-from analysis.paper.lookup import Lookup
-from analysis.paper.numbers import Number
-from analysis.statistics import Estimate
-from analysis.tables import dictionary, to_csv, to_markdown
-from analysis.tables.base import BUDGET, MAIN, POOLED, Column, Table, Word, budget_words, exactly
-from analysis.verdict.report import Bound, analyse
-from kvexp.prereg.registration import load_folder
+from analysis.core import decide
+from analysis.core.estimates import Estimate
+from analysis.core.study import load
+from analysis.core.verdicts import Bound, analyse
+from analysis.describe import description
+from analysis.describe.paper.lookup import Lookup, Number
+from analysis.describe.table import BUDGET, MAIN, POOLED, Column, Table, Word, budget_words, exactly
+from analysis.render import dictionary
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
+from kvexp.documents.registration import load_folder
 from tests import planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,8 +75,8 @@ def odd(tmp_path_factory):
         for row in planted.rows(suite, model, task, 1, budgets_of(suite))
     ]
     planted.write(folder, grid, planted.forgetful)
-    report = analyse(load(folder, {}), load_folder(home, claims.has_file), Bound())
-    return {table.name: table for part in description.of(report).parts for table in part.tables}
+    report = analyse(load(folder, {}), load_folder(home, decide.has_file), Bound())
+    return {table.name: table for part in description.described(report).parts for table in part.tables}
 
 
 def test_a_model_called_pooled_has_lines_of_its_own(odd):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from analysis import cli
+from analysis import __main__ as cli
 from tests import planted
 from tests.planted import ATTENTION, CONTROL, INSTRUCT, LONG, SHORT, SIX, SIXTEEN, World
 

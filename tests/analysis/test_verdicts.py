@@ -3,12 +3,13 @@
 import msgspec
 import pytest
 
-from analysis.data import Data
-from analysis.decide import answer, decide
-from analysis.load import load
-from kvexp.prereg.condition import State, parse
-from kvexp.prereg.reachable import Purse, fault
-from kvexp.prereg.registration import RegistrationError, Variant
+from analysis.core.data import Data
+from analysis.core.decide import answer, decide
+from analysis.core.study import load
+from kvexp.documents.condition import State, parse
+from kvexp.documents.reachable import Purse, fault
+from kvexp.documents.schema import Variant
+from kvexp.documents.source import RegistrationError
 from tests import planted
 from tests.analysis.test_cells import HEADS
 from tests.planted import LONG, SHORT, World

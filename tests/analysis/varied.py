@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from analysis.load import load
-from analysis.scope import Scope
-from analysis.verdict.report import Report
-from kvexp.prereg.registration import Registered
+from analysis.core.study import load
+from analysis.core.verdicts import Report
+from analysis.describe.scope import Scope
+from kvexp.documents.registration import Registered
 from kvexp.records import Generation
 from tests import planted
 

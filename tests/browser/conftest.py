@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from analysis import cli
-from analysis.report import __main__ as answers
-from analysis.sealed.evidence import Shown
+from analysis import __main__ as run
+from analysis.core.evidence import Shown
+from analysis.render import __main__ as answers
 from tests import hostile, planted
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ def harmful(few_draws, tmp_path_factory):
     """Both pages of a study whose every text means harm."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few_draws)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
+        patch.setattr(run, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
         return pages_of(results, results, home)
 
 
@@ -117,5 +117,5 @@ def pages_of(results, out, home=None):
     more = ["--out", str(out), *(["--registration", str(home)] if home else [])]
     with contextlib.redirect_stdout(io.StringIO()):
         assert answers.main([str(results), *more]) == 0
-        assert cli.main([str(results), *more]) == 0
+        assert run.main([str(results), *more]) == 0
     return out

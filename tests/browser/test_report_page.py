@@ -328,8 +328,8 @@ def test_the_report_leads_to_the_answers_and_back(show, chromium, embedded):
 
 
 def test_a_model_called_undefined_sorts_by_its_name(show, tmp_path):
-    from analysis.report.grid import grid
-    from analysis.report.templating import TEMPLATES, _environment
+    from analysis.render.html import TEMPLATES, _environment
+    from analysis.render.page_tables import grid
 
     rows = [("undefined", 0.1), ("a", 0.2), (None, 0.3), ("unknown", None), ("z", 0.4), ("b", 0.5)]
     table = _environment().get_template("macros.html").module.table(grid("one", ["model", "n"], rows))

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvexp.budget import TooShort, protected_mask, slots
-from kvexp.design import design, drawn_plan, fixed_plan
+from kvexp.design.base import TooShort, drawn_plan, fixed_plan, protected_mask, slots
 from kvexp.design.poisson import proportional, single_clip
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError
+from kvexp.study.plugins import build_design
 
 FIXED, RANDOM = ("recency", "topk"), ("poisson", "uniform")
 
@@ -25,7 +25,7 @@ def skewed(shape, power=8, seed=0):
 @pytest.mark.parametrize("budget", [0.125, 0.25, 0.5, 0.999, 1.0])
 def test_every_design_spends_exactly_its_budget_and_protects(name, budget):
     score, protected = skewed((3, 2, 400)), protected_mask(400, 4, 32)
-    pi = design(name).inclusion(score, protected, slots(budget, 400, 36))
+    pi = build_design(name).inclusion(score, protected, slots(budget, 400, 36))
     torch.testing.assert_close(
         pi.sum(-1), torch.full((3, 2), float(round(budget * 400)), dtype=torch.float64)
     )
@@ -36,19 +36,19 @@ def test_every_design_spends_exactly_its_budget_and_protects(name, budget):
 
 
 def test_recency_keeps_sinks_and_the_newest():
-    pi = design("recency").inclusion(torch.empty(1, 1, 100), protected_mask(100, 4, 32), 50)
+    pi = build_design("recency").inclusion(torch.empty(1, 1, 100), protected_mask(100, 4, 32), 50)
     assert pi[0, 0].nonzero().flatten().tolist() == [*range(4), *range(54, 100)]
 
 
 def test_top_k_keeps_the_highest_and_breaks_ties_by_position():
     score = torch.zeros(1, 1, 60)
     score[0, 0, 20], score[0, 0, 10] = 3.0, 2.0
-    pi = design("topk").inclusion(score, protected_mask(60, 4, 32), 40)
+    pi = build_design("topk").inclusion(score, protected_mask(60, 4, 32), 40)
     assert pi[0, 0].nonzero().flatten().tolist() == [*range(6), 10, 20, *range(28, 60)]
 
 
 def test_protected_tokens_stay_although_all_scores_tie_at_the_maximum():
-    pi = design("topk").inclusion(torch.full((1, 1, 60), 9.0), protected_mask(60, 4, 32), 37)
+    pi = build_design("topk").inclusion(torch.full((1, 1, 60), 9.0), protected_mask(60, 4, 32), 37)
     assert pi[0, 0, protected_mask(60, 4, 32)].tolist() == [1.0] * 36
 
 
@@ -120,23 +120,23 @@ def test_a_single_clip_underspends_a_skewed_budget():
 def test_a_floor_that_alone_spends_more_than_the_budget_is_refused():
     score, protected = skewed((1, 1, 1000)), protected_mask(1000, 4, 32)
     with pytest.raises(InputError, match=r"floor of 0\.9 on 964 tokens .* the 214"):
-        design("poisson", floor=0.9).inclusion(score, protected, 250)
+        build_design("poisson", floor=0.9).inclusion(score, protected, 250)
 
 
 def test_unknown_names_and_parameters_are_one_sentence():
     with pytest.raises(ConfigError, match="did you mean 'poisson'"):
-        design("poison")
+        build_design("poison")
     with pytest.raises(ConfigError, match="no parameter 'flor'; did you mean 'floor'"):
-        design("poisson", flor=0.1)
+        build_design("poisson", flor=0.1)
     with pytest.raises(ConfigError, match="must be float"):
-        design("poisson", floor="x")
+        build_design("poisson", floor="x")
     with pytest.raises(ConfigError, match="no design named"):
-        design("os")
+        build_design("os")
 
 
 def test_inclusion_frequencies_match_pi_by_monte_carlo():
     score = skewed((1, 1, 80), power=3)
-    pi = design("poisson").inclusion(score, protected_mask(80, 4, 32), 56)
+    pi = build_design("poisson").inclusion(score, protected_mask(80, 4, 32), 56)
     draws, counts = 4000, torch.zeros(80)
     for seed in range(draws):
         u = torch.from_numpy(uniforms("unanchored", seed, "t", "e", "stream", (1, 1, 80)))
@@ -152,7 +152,7 @@ def test_a_smaller_budget_keeps_a_subset():
     score, protected = skewed((2, 2, 300)), protected_mask(300, 4, 32)
     u = torch.from_numpy(uniforms("unanchored", 0, "t", "e", "stream", (2, 2, 300)))
     kept = [
-        drawn_plan(design("poisson").inclusion(score, protected, slots(b, 300, 36)), u).kept_LKN
+        drawn_plan(build_design("poisson").inclusion(score, protected, slots(b, 300, 36)), u).kept_LKN
         for b in (0.25, 0.5, 0.75)
     ]
     assert (kept[0] <= kept[1]).all()

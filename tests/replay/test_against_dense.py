@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.errors import InputError
 from kvexp.replay.arm import Arm
@@ -13,7 +12,7 @@ from kvexp.replay.harness import answer_all
 from kvexp.replay.model import wrap
 from kvexp.replay.prompt import encode_prompt
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
+from kvexp.study.plugins import build_design, build_score
 from tests import tiny
 from tests.replay.reference import Dense
 
@@ -39,19 +38,19 @@ def draw(arm, shape):
 
 def all_arms(budgets=(0.25, 0.6)):
     accumulated, window, question = (
-        score("accumulated", stride=3),
-        score("window", window=16),
-        score("question"),
+        build_score("accumulated", stride=3),
+        build_score("window", window=16),
+        build_score("question"),
     )
-    topk, poisson = design("topk"), design("poisson")
-    arms = [Arm("full", None, design("full"), "plain")]
+    topk, poisson = build_design("topk"), build_design("poisson")
+    arms = [Arm("full", None, build_design("full"), "plain")]
     for budget in budgets:
         arms += [
-            Arm("streaming_llm", None, design("recency"), "plain", "stream", budget),
+            Arm("streaming_llm", None, build_design("recency"), "plain", "stream", budget),
             Arm("h2o", accumulated, topk, "plain", "stream", budget),
             Arm("snapkv", window, topk, "plain", "stream", budget),
             Arm("topk", question, topk, "plain", "aware", budget),
-            Arm("uniform", None, design("uniform"), "hajek", "stream", budget, 0),
+            Arm("uniform", None, build_design("uniform"), "hajek", "stream", budget, 0),
             Arm("no_offset", accumulated, poisson, "plain", "stream", budget, 0),
         ]
         for seed in (0, 1):
@@ -103,13 +102,13 @@ def test_budget_one_gives_the_full_caches_tokens_and_a_certificate_of_zero():
     loaded = wrap(tiny.model("qwen2"), tiny.tokenizer())
     prompt = prompt_of(loaded)
     floor = [
-        Arm("floor", score("accumulated"), design("poisson"), "hajek", "stream", 1.0, 0),
-        Arm("floor", score("question"), design("poisson"), "hajek", "aware", 1.0, 0),
-        Arm("floor", score("window"), design("topk"), "plain", "stream", 1.0),
-        Arm("floor", None, design("recency"), "plain", "stream", 1.0),
+        Arm("floor", build_score("accumulated"), build_design("poisson"), "hajek", "stream", 1.0, 0),
+        Arm("floor", build_score("question"), build_design("poisson"), "hajek", "aware", 1.0, 0),
+        Arm("floor", build_score("window"), build_design("topk"), "plain", "stream", 1.0),
+        Arm("floor", None, build_design("recency"), "plain", "stream", 1.0),
     ]
     full, *answers = answer_all(
-        loaded, prompt, [Arm("full", None, design("full"), "plain"), *floor], Protocol(), 8, draw
+        loaded, prompt, [Arm("full", None, build_design("full"), "plain"), *floor], Protocol(), 8, draw
     )
     for answer in answers:
         assert answer.decoded.tokens == full.decoded.tokens
@@ -130,7 +129,7 @@ def test_the_full_arm_equals_transformers_own_greedy_generation():
             own = made.generate(prompt.ids[None], max_new_tokens=12, do_sample=False, pad_token_id=0)
         loaded = wrap(made, tokenizer)
         (full,) = answer_all(
-            loaded, prompt, [Arm("full", None, design("full"), "plain")], Protocol(), 12, draw
+            loaded, prompt, [Arm("full", None, build_design("full"), "plain")], Protocol(), 12, draw
         )
         assert full.decoded.tokens == own[0, prompt.n :].tolist()
 
@@ -163,7 +162,7 @@ def test_first_token_from_the_prefill_is_the_full_caches_first_token():
 
 def test_an_answer_of_one_token_from_the_prefill_has_no_certificate_and_says_why():
     loaded = wrap(tiny.model("llama", seed=5), tiny.tokenizer())
-    arm = Arm("poisson", score("question"), design("poisson"), "hajek", "aware", 0.2, 0)
+    arm = Arm("poisson", build_score("question"), build_design("poisson"), "hajek", "aware", 0.2, 0)
     (answer,) = answer_all(loaded, prompt_of(loaded), [arm], Protocol(first_token="prefill"), 1, draw)
     assert answer.certificate_steps is None
     assert answer.entropy is None
@@ -179,6 +178,6 @@ def test_a_model_without_stop_tokens_answers_at_full_length():
 
 def test_a_score_without_a_query_row_is_refused_instead_of_ranking_nothing():
     loaded = wrap(tiny.model("llama"), tiny.tokenizer())
-    sparse = Arm("h2o", score("accumulated", stride=5000), design("topk"), "plain", "stream", 0.5)
+    sparse = Arm("h2o", build_score("accumulated", stride=5000), build_design("topk"), "plain", "stream", 0.5)
     with pytest.raises(InputError, match="h2o: none of the"):
         answer_all(loaded, prompt_of(loaded), [sparse], Protocol(), 2, draw)

@@ -13,18 +13,17 @@ import pytest
 import torch
 from transformers import AttentionInterface
 
-from kvexp.design import KeepPlan, design, drawn_plan, fixed_plan
+from kvexp.design.base import KeepPlan, drawn_plan, fixed_plan
 from kvexp.draws import uniforms
 from kvexp.estimate import squared_distances, variance_terms
-from kvexp.prompting import Rendering, prompt_of
 from kvexp.replay.cells import Layer, Plans, errors
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, prefill
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
-from kvexp.tasks import task
+from kvexp.study.plugins import build_design, build_score, build_task
+from kvexp.study.prompts import Rendering, prompt_of
 from tests import tiny
-from tests.test_measuring import AFTER, Short, attention_shards, cells_of, changed, make, measured
+from tests.run.test_measure import AFTER, Short, attention_shards, cells_of, changed, make, measured
 
 SINKS, RECENT, DELTA, FLOOR, LEAST_PI = 4, 32, 0.1, 1e-9, 1e-6
 NUMBERS = "expected_kept norm estimate_norm hajek no_offset topk uniform variance largest certificate".split()
@@ -248,7 +247,7 @@ def test_every_cell_of_every_kind_of_model_equals_the_loop_over_tokens(shard, la
 
 def test_a_real_shards_rows_equal_the_loop_over_tokens(shard, loaded):
     """Prose, two budgets, two offsets, two seeds, as `submit` would run it; every sixth cell is looped."""
-    family = task("prose")
+    family = build_task("prose")
     question = family.load(shard.n_examples, shard.example_seed, shard.context_tokens)[1]
     prompt = prompt_of(loaded.tokenizer, family, question, Rendering(chat=False, limit=4096))
 
@@ -284,13 +283,13 @@ class Noted:
     """The rows that scores asked the prefill for, and the queries that it kept."""
 
     def __init__(self, monkeypatch):
-        from kvexp import measuring
+        from kvexp.run import measure
 
         def noted(loaded, ids, requests, queries_at):
             self.requests, self.queries_at = list(requests), list(queries_at)
             return prefill(loaded, ids, self.requests, self.queries_at)
 
-        monkeypatch.setattr(measuring, "prefill", noted)
+        monkeypatch.setattr(measure, "prefill", noted)
 
 
 @pytest.mark.parametrize("name", ["window", "accumulated"])
@@ -310,11 +309,11 @@ PLANNED = ("expected_kept", "kept", "tail_kept", "uniform_kept", "evictable")
 
 def test_the_text_after_the_eviction_changes_no_score_and_no_plan(shard, loaded, monkeypatch):
     """Scores and keep sets to the bit, for both kinds of score; the errors do change."""
-    from kvexp import measuring
+    from kvexp.run import measure
 
     seen = []
-    monkeypatch.setattr(measuring, "_cells", lambda replay: seen.append(replay) or [])
-    monkeypatch.setattr(measuring, "_worlds", lambda replay, change: [])
+    monkeypatch.setattr(measure, "_cells", lambda replay: seen.append(replay) or [])
+    monkeypatch.setattr(measure, "_worlds", lambda replay, change: [])
     texts = (AFTER, "\n" + "Entirely other words stand here. " * 2)
     for after in texts:
         measured(shard, loaded, family=Short(after=after))
@@ -370,7 +369,7 @@ class Attention:
             loaded.tokenizer, family, family.load(1, 5, 0)[0], Rendering(chat=False, limit=4096)
         )
         self.n = prompt.n_prefix + prompt.n_context
-        read = score("window")
+        read = build_score("window")
         rows = Rows(read.rows(prompt.spans("stream")), self.n)
         state = prefill(loaded, prompt.ids, [rows], [self.n + 8])
         self.protected = torch.arange(self.n) < SINKS
@@ -378,9 +377,9 @@ class Attention:
         self.kept = round(budget * self.n)
         pairs = zip(state.masses[rows], state.values, strict=True)
         self.scores = torch.stack([read.finish(m, v[:, : self.n]) for m, v in pairs])
-        made = design("poisson", floor=least_pi)
+        made = build_design("poisson", floor=least_pi)
         self.pi = made.inclusion(self.scores, self.protected, self.kept)
-        self.topk = fixed_plan(design("topk").inclusion(self.scores, self.protected, self.kept))
+        self.topk = fixed_plan(build_design("topk").inclusion(self.scores, self.protected, self.kept))
         self.layers = [Layer.of(state, number) for number in range(loaded.layers)]
 
     def draw(self, number):

@@ -6,7 +6,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import Gemma3TextConfig, GenerationConfig, MistralConfig, Qwen2Config
 
 from kvexp.errors import InputError
-from kvexp.replay.model import load, refuse_unsupported, stop_ids
+from kvexp.models.load import load
+from kvexp.replay.model import refuse_unsupported, stop_ids
 from kvexp.replay.prompt import TooLong, check_length, encode_prompt
 from tests import tiny
 from tests.replay import templates

@@ -6,7 +6,8 @@ import torch
 from kvexp.errors import ConfigError
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, attention_mass, prefill
-from kvexp.scores import Spans, score
+from kvexp.scores.base import Spans
+from kvexp.study.plugins import build_score
 from tests import tiny
 
 
@@ -48,14 +49,14 @@ def test_prefill_keeps_keys_and_values_of_every_layer_and_shares_equal_requests(
     ],
 )
 def test_rows_of_the_shipped_scores(name, params, expected):
-    assert score(name, **params).rows(Spans(100, (80, 95))) == expected
+    assert build_score(name, **params).rows(Spans(100, (80, 95))) == expected
 
 
 def test_window_pools_over_neighbours_without_padding_bias():
     mass = torch.tensor([[1.0, 2.0, 3.0, 4.0, 50.0]])
-    pooled = score("window", pool=3).finish(mass, torch.empty(1, 5, 2))
+    pooled = build_score("window", pool=3).finish(mass, torch.empty(1, 5, 2))
     assert pooled.tolist() == [pytest.approx([1.5, 2.0, 3.0, 19.0, 27.0])]
-    assert torch.equal(score("window", pool=1).finish(mass, torch.empty(1, 5, 2)), mass)
+    assert torch.equal(build_score("window", pool=1).finish(mass, torch.empty(1, 5, 2)), mass)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +64,4 @@ def test_window_pools_over_neighbours_without_padding_bias():
 )
 def test_scores_refuse_parameters_without_a_meaning(name, params):
     with pytest.raises(ConfigError):
-        score(name, **params)
+        build_score(name, **params)

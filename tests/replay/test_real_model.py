@@ -4,23 +4,21 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from kvexp.assets import embedded_model
-from kvexp.design import design
-from kvexp.prompting import Rendering, prompt_of
+from kvexp.models.embedded import embedded_model
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
-from kvexp.tasks import task
+from kvexp.study.plugins import build_design, build_score, build_task
+from kvexp.study.prompts import Rendering, prompt_of
 from tests.replay.test_against_dense import draw
 
-FULL = Arm("full", None, design("full"), "plain")
+FULL = Arm("full", None, build_design("full"), "plain")
 
 
 @pytest.fixture(scope="module")
 def prompt(real_model):
     torch.set_num_threads(1)
-    family = task("words")
+    family = build_task("words")
     return prompt_of(
         real_model.tokenizer, family, family.load(1, 9000, 512)[0], Rendering(chat=True, limit=512)
     )
@@ -43,7 +41,7 @@ def test_the_full_arm_equals_transformers_greedy_generate_token_for_token(real_m
 
 
 def test_budget_one_through_the_compressed_path_gives_the_full_caches_tokens(real_model, prompt):
-    floor = Arm("floor", score("accumulated"), design("poisson"), "hajek", "stream", 1.0, 0)
+    floor = Arm("floor", build_score("accumulated"), build_design("poisson"), "hajek", "stream", 1.0, 0)
     full, compressed = answer_all(real_model, prompt, [FULL, floor], Protocol(), 12, draw)
     assert compressed.decoded.tokens == full.decoded.tokens
     assert compressed.decoded.logprobs == pytest.approx(full.decoded.logprobs, abs=1e-3)
@@ -52,7 +50,7 @@ def test_budget_one_through_the_compressed_path_gives_the_full_caches_tokens(rea
 
 def test_the_certificate_falls_as_the_budget_grows(real_model, prompt):
     arms = [
-        Arm("poisson", score("accumulated"), design("poisson"), "hajek", "stream", budget, 0)
+        Arm("poisson", build_score("accumulated"), build_design("poisson"), "hajek", "stream", budget, 0)
         for budget in (0.15, 0.3, 0.6, 0.9)
     ]
     answers = answer_all(real_model, prompt, arms, Protocol(), 6, draw)

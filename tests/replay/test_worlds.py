@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from kvexp import measuring
-from kvexp.design import design
 from kvexp.draws import uniforms
 from kvexp.records import CHANGES
 from kvexp.replay.cells import Layer
 from kvexp.replay.model import wrap
 from kvexp.replay.worlds import Scored, permuted, rotated, statistics
-from kvexp.scores import Score
+from kvexp.run import measure
+from kvexp.scores.base import Score
+from kvexp.study.plugins import build_design
 from tests import tiny
-from tests.test_measuring import (
+from tests.run.test_measure import (
     Short,
     attention_shards,
     cells_of,
@@ -60,8 +60,8 @@ def replay(shard, loaded):
 def replay_of(shard, loaded, family=None):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "_cells", lambda replay: seen.append(replay) or [])
-        patch.setattr(measuring, "_worlds", lambda replay, change: [])
+        patch.setattr(measure, "_cells", lambda replay: seen.append(replay) or [])
+        patch.setattr(measure, "_worlds", lambda replay, change: [])
         measured(shard, loaded, family=family)
     return seen[0]
 
@@ -96,7 +96,7 @@ def topk_of(replay, kind="cell", number=1, budget=0.25):
     scored = Scored(
         mass_Kn=replay.masses[kind][number],
         score=replay.scores[kind],
-        design=design("topk"),
+        design=build_design("topk"),
         protected_n=replay.protected,
         slots=replay.slots(budget),
     )
@@ -178,7 +178,7 @@ def test_two_norms_that_only_float64_tells_apart_leave_the_statistics_the_same(r
     layers = [values] * 3
     masses = {kind: [torch.ones_like(m) for m in mass] for kind, mass in replay.masses.items()}
     same = replace(replay, prefill=replace(replay.prefill, values=layers), masses=masses)
-    for group in by_layer(list(measuring._worlds(same, "rotation")), "rotation"):
+    for group in by_layer(list(measure._worlds(same, "rotation")), "rotation"):
         assert len({row.statistics for row in group}) == 1
 
 
@@ -403,8 +403,8 @@ def test_worlds_and_changes_have_draws_of_their_own(shard, loaded, monkeypatch):
 
         return wrapped
 
-    monkeypatch.setattr(measuring, "permuted", noted("permutation"))
-    monkeypatch.setattr(measuring, "rotated", noted("rotation"))
+    monkeypatch.setattr(measure, "permuted", noted("permutation"))
+    monkeypatch.setattr(measure, "rotated", noted("rotation"))
     measured(shard, loaded)
     measured(shard, loaded, anchor="another")
     for change in CHANGES:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kvexp.shard_log import FOOTER
+from kvexp.records import FOOTER
 from tests import project
+from tests.run.test_log import small_disk
 from tests.slurm.conftest import (
     UP,
     answers,
@@ -25,7 +26,6 @@ from tests.slurm.conftest import (
     until,
     worker,
 )
-from tests.test_shard_log import small_disk
 
 pytestmark = pytest.mark.slurm
 ONE = ["suite.n_examples=30", "suite.shard_examples=30"]  # one shard, some seconds

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from kvexp.prereg.attempts import broken_chains, started
-from kvexp.prereg.forms import Check
-from kvexp.shard_log import FOOTER
-from kvexp.slurm.crosscheck import of_accounting
+from kvexp.ceremony.attempts import broken_chains, started
+from kvexp.documents.forms import Check
+from kvexp.records import FOOTER
+from kvexp.slurm.account import of_accounting
 from tests.slurm.conftest import Command, answers, queue, rows, told, until, worker_now
 from tests.slurm.test_faults import start_daemons, stop_daemon
 

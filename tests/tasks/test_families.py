@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 from tokenizers import Tokenizer
 
-from kvexp import plugins, tasks
-from kvexp.assets import embedded_model
 from kvexp.errors import ConfigError, InputError
-from kvexp.tasks import Task
-from kvexp.tasks._vocabulary import CITIES, FIRST_NAMES, SURNAMES, WORDS
+from kvexp.models.embedded import embedded_model
+from kvexp.study import plugins
+from kvexp.study.plugins import build_task
+from kvexp.tasks._words import CITIES, FIRST_NAMES, SURNAMES, WORDS
+from kvexp.tasks.base import Task
 from kvexp.tasks.facts import RELATIONS
 
 TASKS = ["facts", "passcodes", "words"]
@@ -29,7 +30,7 @@ GOLDEN = {
 
 @pytest.fixture(params=TASKS)
 def task(request) -> Task:
-    return tasks.task(request.param)
+    return build_task(request.param)
 
 
 def _words(text: str) -> str:
@@ -39,7 +40,7 @@ def _words(text: str) -> str:
 def test_prompts_are_the_same_bytes_on_every_machine():
     found = {}
     for name in TASKS:
-        family = tasks.task(name)
+        family = build_task(name)
         parts = [family.prompt(q) for q in family.load(5, SEED, 1024)]
         text = "\0".join(p.before + p.context + p.after + p.answer_prefix for p in parts)
         found[name] = hashlib.sha256(text.encode()).hexdigest()
@@ -127,7 +128,7 @@ def test_the_reference_answers_itself(task):
 @pytest.mark.parametrize("name", TASKS)
 def test_contexts_have_the_nominal_length_in_tokens(name, length):
     tokenizer = Tokenizer.from_file(str(embedded_model() / "tokenizer.json"))
-    questions = tasks.task(name).load(30, SEED, length)
+    questions = build_task(name).load(30, SEED, length)
     encoded = tokenizer.encode_batch([q.context for q in questions], add_special_tokens=False)
     shares = [len(e.ids) / length for e in encoded]
     assert abs(sum(shares) / len(shares) - 1) < 0.05
@@ -156,12 +157,12 @@ def test_families_are_the_files_of_the_folder():
 @pytest.mark.parametrize("name", ["passcode", "base", "_haystack", "_contexts", "os", "", "../x"])
 def test_an_unknown_family_is_a_one_sentence_error(name):
     with pytest.raises(ConfigError, match="there is no task named"):
-        tasks.task(name)
+        build_task(name)
 
 
 def test_a_misspelt_family_gets_a_suggestion():
     with pytest.raises(ConfigError, match="did you mean 'passcodes'"):
-        tasks.task("passcode")
+        build_task("passcode")
 
 
 @pytest.mark.parametrize(
@@ -170,23 +171,23 @@ def test_a_misspelt_family_gets_a_suggestion():
 )
 def test_parameters_out_of_range_are_errors(name, field, value):
     with pytest.raises(ConfigError, match=f"{field} is {value}"):
-        tasks.task(name, **{field: value})
+        build_task(name, **{field: value})
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_the_number_of_facts_can_be_set(n):
-    assert len(tasks.task("passcodes", n_codes=n).load(1, SEED, 512)[0].references) == n
-    assert len(tasks.task("words", n_facts=n).load(1, SEED, 512)[0].needle_spans) == n
+    assert len(build_task("passcodes", n_codes=n).load(1, SEED, 512)[0].references) == n
+    assert len(build_task("words", n_facts=n).load(1, SEED, 512)[0].needle_spans) == n
 
 
 def test_a_question_of_another_family_has_no_prefix():
-    words = tasks.task("words").load(1, SEED, 512)[0]
+    words = build_task("words").load(1, SEED, 512)[0]
     with pytest.raises(InputError, match="is not a question of this family"):
-        tasks.task("facts").prompt(words)
+        build_task("facts").prompt(words)
 
 
 def test_every_phrasing_is_used():
-    text = " ".join(q.context for q in tasks.task("facts").load(200, SEED, 256))
+    text = " ".join(q.context for q in build_task("facts").load(200, SEED, 256))
     for relation in RELATIONS:
         for statement in relation.statements:
             assert max(statement.replace("{v}", "{p}").split("{p}"), key=len) in text

@@ -16,12 +16,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from kvexp import tasks
-from kvexp.assets import embedded_model
 from kvexp.errors import ConfigError, InputError, NotFetched
-from kvexp.prepare import write_examples
-from kvexp.prompting import Rendering, prompt_of
+from kvexp.models.embedded import embedded_model
+from kvexp.models.load import load_tokenizer
 from kvexp.records import ID_LENGTH, ID_PATTERN, Example, Reader
-from kvexp.replay.model import load_tokenizer
+from kvexp.run.prepare import write_examples
+from kvexp.study.plugins import build_task
+from kvexp.study.prompts import Rendering, prompt_of
 from kvexp.tasks.longbench import FILE_LIMIT, HUB_FILE, HUB_SHA256, LINE_LIMIT, PROMPTS, Longbench, safe_id
 from tests import project, tiny
 
@@ -69,7 +70,7 @@ def zipped(path: Path, member: str, body: bytes) -> Path:
 
 
 def family(data_dir: object = None, dataset: str = "hotpotqa", **params: object) -> Longbench:
-    made = tasks.task(
+    made = build_task(
         "longbench", dataset=dataset, data_dir=None if data_dir is None else str(data_dir), **params
     )
     assert isinstance(made, Longbench)
@@ -481,7 +482,7 @@ def test_a_damaged_archive_is_a_sentence(tmp_path):
 )
 def test_wrong_parameters_are_sentences(params, reason):
     with pytest.raises(ConfigError, match=reason):
-        tasks.task("longbench", **params)
+        build_task("longbench", **params)
 
 
 # The cut -----------------------------------------------------------------------------------------

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from tokenizers import Tokenizer
 
-from kvexp import tasks
-from kvexp.assets import embedded_model
 from kvexp.errors import ConfigError
+from kvexp.models.embedded import embedded_model
+from kvexp.study.plugins import build_task
 from tests import project
 
 SEED = 9000
@@ -18,7 +18,7 @@ GOLDEN = "2001f928e4eba735b630f732aa56032f1db4b040f5e945a37cc682fc85933db6"
 
 @pytest.fixture(scope="module")
 def prose():
-    return tasks.task("prose")
+    return build_task("prose")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_text_is_the_same_bytes_on_every_machine(prose):
 
 
 def test_the_text_is_the_same_on_every_call(prose):
-    assert prose.load(3, SEED, 512) == prose.load(3, SEED, 512) == tasks.task("prose").load(3, SEED, 512)
+    assert prose.load(3, SEED, 512) == prose.load(3, SEED, 512) == build_task("prose").load(3, SEED, 512)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -99,7 +99,7 @@ def test_a_length_out_of_range_is_an_error(prose, length):
 
 def test_prose_has_no_answers_and_no_other_shipped_family_is_without(prose):
     assert not prose.has_answers
-    assert all(tasks.task(name).has_answers for name in ("facts", "passcodes", "words"))
+    assert all(build_task(name).has_answers for name in ("facts", "passcodes", "words"))
 
 
 def test_a_generation_suite_with_prose_is_refused_in_one_sentence(tmp_path, tiny_folder):

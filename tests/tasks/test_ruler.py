@@ -12,21 +12,19 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from kvexp import tasks
-from kvexp.assets import embedded_model
-from kvexp.compose import select
-from kvexp.design import design
 from kvexp.errors import ConfigError, InputError
-from kvexp.plan import study_plan
-from kvexp.prompting import Rendering, counter, prompt_of
+from kvexp.models.embedded import embedded_model
+from kvexp.models.load import load_tokenizer
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
-from kvexp.replay.model import load_tokenizer, wrap
+from kvexp.replay.model import wrap
 from kvexp.replay.protocol import Protocol
-from kvexp.scores import score
+from kvexp.study.compose import select
+from kvexp.study.plugins import build_design, build_score, build_task
+from kvexp.study.prompts import Rendering, counter, prompt_of
 from kvexp.tasks._ruler import NOISE, different, largest, noise
-from kvexp.tasks._ruler_words import ADJECTIVES, NOUNS, VERBS
-from kvexp.tasks._vocabulary import WORDS
+from kvexp.tasks._words import ADJECTIVES, NOUNS, VERBS, WORDS
+from kvexp.verbs.plan import study_plan
 from tests import project, tiny
 
 SEED = 9000
@@ -55,7 +53,7 @@ def n_bytes(text: str) -> int:
 def families():
     """The shipped tasks as conf/ has them."""
     made = select(["study=paper", "suite=ruler"], project.ROOT).tasks
-    return {name: tasks.task(made[name].family, **made[name].params) for name in CONF}
+    return {name: build_task(made[name].family, **made[name].params) for name in CONF}
 
 
 @pytest.fixture(params=CONF)
@@ -469,10 +467,10 @@ def test_which_heads_evicted_a_needle_follows_from_keep_plan_and_positions(famil
     prompt = prompt_of(loaded.tokenizer, family, q, Rendering(chat=False, limit=5200))
     protocol = Protocol()
     arms = [
-        Arm("streaming_llm", None, design("recency"), "plain", "stream", 0.5),
-        Arm("h2o", score("accumulated"), design("topk"), "plain", "stream", 0.97),
-        Arm("poisson", score("accumulated"), design("poisson"), "hajek", "stream", 0.97, 0),
-        Arm("floor", score("accumulated"), design("topk"), "plain", "stream", 1.0),
+        Arm("streaming_llm", None, build_design("recency"), "plain", "stream", 0.5),
+        Arm("h2o", build_score("accumulated"), build_design("topk"), "plain", "stream", 0.97),
+        Arm("poisson", build_score("accumulated"), build_design("poisson"), "hajek", "stream", 0.97, 0),
+        Arm("floor", build_score("accumulated"), build_design("topk"), "plain", "stream", 1.0),
     ]
     draws = np.random.default_rng(0)
     answers = answer_all(loaded, prompt, arms, protocol, 1, lambda arm, shape: draws.random(shape))
@@ -520,12 +518,12 @@ def test_words_are_plain_and_occur_once():
 )
 def test_parameters_out_of_range_are_errors(family, field, value):
     with pytest.raises(ConfigError, match=f"{field} is {value}"):
-        tasks.task(family, **{field: value})
+        build_task(family, **{field: value})
 
 
 @pytest.mark.parametrize(("hops", "letters"), [(1, 5), (10, 5)])
 def test_the_chain_can_have_another_length(hops, letters):
-    family = tasks.task("variable_tracking", n_hops=hops)
+    family = build_task("variable_tracking", n_hops=hops)
     q = family.load(1, SEED, 6000, n_bytes)[0]
     assert len(q.references) == len(q.needle_spans) == hops + 1
     assert f"above, {hops + 1} variables are assigned" in family.prompt(q).answer_prefix

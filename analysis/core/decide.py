@@ -1,0 +1,238 @@
+"""From a study and a registration to verdicts.
+
+Order matters: contradictions in the logs come before missing rows, missing rows before numbers. So a
+verdict never rests on part of its population, and a broken log never looks merely unfinished.
+"""
+
+import importlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+import pandas as pd
+
+from analysis.core import populations
+from analysis.core.data import CellData, Data
+from analysis.core.estimates import Estimate
+from analysis.core.study import Study
+from kvexp.documents.condition import State, verdict
+from kvexp.documents.registration import Question, Registered
+from kvexp.documents.source import RegistrationError
+
+# The claims, one file each: `quantities(data)` returns the registered numbers and holds no threshold.
+#
+# `data` is a `Data` for claims about generations, a `CellData` for claims about attention cells.
+#
+# A claim `X1` of a registration is the module `x1` of this folder, found by name; nothing lists them.
+
+
+CLAIMS = Path(__file__).parent.parent / "claims"
+Quantities = Callable[[Any], dict[str, Estimate]]
+
+
+def has_file(claim_id: str) -> bool:
+    """Whether the claim has its file."""
+    return (CLAIMS / f"{claim_id.lower()}.py").is_file()
+
+
+def load_claim(claim_id: str) -> Quantities:
+    """The function that computes the claim's quantities from a `Data` or a `CellData`."""
+    module = importlib.import_module(f"analysis.claims.{claim_id.lower()}")
+    return cast(Quantities, module.quantities)
+
+
+def reads(quantities: Quantities, kind: type) -> bool:
+    """Whether a claim's function says that it computes from this kind of data, or does not say."""
+    hints = get_type_hints(quantities)
+    return hints.get("data", kind) is kind
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Rows of one shard that a claim needs and does not have."""
+
+    suite: str
+    shard_id: str
+    rows: int
+    of: int  # rows of the shard that the claim needs
+    reason: str
+    nouns: str = "rows"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the data say to one question.
+
+    Attributes:
+        state: the verdict it would give; only a claim's own answer is a verdict.
+        quantities: by registered name; empty where rows are missing or logs are invalid.
+        kill: whether the kill condition holds; None is unknown.
+        support: whether the support holds; None is unknown or not registered.
+        missing: rows that are not there.
+        unplanned: suites it asks for that the grid does not have, so that not even their shards are known.
+        problems: contradictions that touch its rows.
+    """
+
+    state: State
+    quantities: Mapping[str, Estimate]
+    kill: bool | None = None
+    support: bool | None = None
+    missing: tuple[Missing, ...] = ()
+    problems: tuple[str, ...] = ()
+    unplanned: tuple[str, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the data settle the question."""
+        return self.state not in (State.INCOMPLETE, State.INVALID)
+
+
+@dataclass(frozen=True)
+class Fragile:
+    """How often a verdict would be another one if the bootstrap had another seed."""
+
+    differ: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim, answered, with its readings and sensitivities beside it."""
+
+    claim_id: str
+    registered: Registered
+    answer: Answer
+    readings: Mapping[str, Answer]
+    sensitivity: Mapping[str, Answer]
+    fragile: Fragile | None = None  # None: not decided
+
+    @property
+    def label(self) -> str:
+        """The registered words for this state."""
+        return self.registered.content.claim[self.claim_id].labels.get(self.answer.state, "")
+
+    def moves(self, name: str) -> bool:
+        """Whether a sensitivity would have changed a decided verdict."""
+        other = self.sensitivity[name]
+        both = self.answer.is_decided and other.is_decided
+        return both and other.state is not self.answer.state
+
+
+def decide(study: Study, registered: Registered) -> list[Verdict]:
+    """Answer every claim of a registration, in the order of its file."""
+    if study.is_grid_sound:
+        for words, question in registered.questions():
+            _check(study, question, f"{registered.path}: {words}")
+    return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
+
+
+def answer(study: Study, question: Question) -> Answer:
+    """Answer one question."""
+    rows = _needed(study, question)
+    unplanned = tuple(study.unplanned(_suites(question)))
+    problems = problems_touching(study, rows, unplanned)
+    if problems:
+        return Answer(State.INVALID, {}, problems=problems)
+    missing = missing_rows(study, rows, "rows" if question.cells is None else "cells")
+    if missing or unplanned:
+        return Answer(State.INCOMPLETE, {}, missing=missing, unplanned=unplanned)
+    quantities = _quantities(study, question)
+    kill = question.kill.holds(quantities)
+    support = question.support.holds(quantities) if question.support else None
+    state = verdict(kill, support, question.support is not None)
+    return Answer(state, quantities, kill, support)
+
+
+def _check(study: Study, question: Question, where: str) -> None:
+    """Refuse a question about what the planned suites do not have.
+
+    What is asked of a suite that is not planned yet, or whose grid is in doubt, cannot be known to be wrong.
+    """
+    suites = _suites(question)
+    if study.unplanned(suites) or any(one.suite in suites and not one.shard_id for one in study.problems):
+        return
+    if question.cells is not None:
+        populations.check_cells(study.cells, question.cells, where)
+    if question.population is not None:
+        populations.check(study.table, question.population, where)
+        populations.check_scores(study.table, question.success, where)
+
+
+def _suites(question: Question) -> list[str]:
+    rows = question.population if question.cells is None else question.cells
+    assert rows is not None
+    return rows.suites
+
+
+def _needed(study: Study, question: Question) -> pd.DataFrame:
+    if question.cells is not None:
+        return study.cells[populations.selected(study.cells, question.cells)]
+    assert question.population is not None
+    return study.table[populations.needed(study.table, question.population)]
+
+
+def problems_touching(study: Study, rows: pd.DataFrame, suites: Collection[str] = ()) -> tuple[str, ...]:
+    """Contradictions in the shards that these rows of a table of the study belong to, or in whole suites."""
+    if not study.problems:
+        return ()
+    pairs = rows[["suite", "shard_id"]].drop_duplicates()
+    shards = set(zip(pairs["suite"], pairs["shard_id"], strict=True))
+    return tuple(one.message for one in study.problems if one.touches(shards) or one.suite in suites)
+
+
+def not_planned(suite: str) -> str:
+    """Why nothing is known of a suite, for instance because its data are not fetched yet."""
+    return f"suite {suite} is not in the grid yet"
+
+
+def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[Missing, ...]:
+    """Which of these rows of a table of the study are not there, by shard."""
+    if rows["present"].all():
+        return ()
+    by_shard = rows.groupby(["suite", "shard_id"], observed=True, sort=True)["present"]
+    counts = by_shard.agg(["size", "sum"])
+    return tuple(
+        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
+        for (suite, shard), size, there in zip(counts.index, *counts.to_numpy().T, strict=True)
+        if there < size
+    )
+
+
+def _reason(study: Study, suite: str, shard_id: str) -> str:
+    reason = study.absences.get((suite, shard_id), "not started")
+    return "; ".join([reason, *([study.remarks[suite]] if suite in study.remarks else [])])
+
+
+def _verdict(study: Study, registered: Registered, claim_id: str) -> Verdict:
+    claim = registered.content.claim[claim_id]
+    readings, sensitivity = (
+        {name: answer(study, registered.question(claim_id, change)) for name, change in group.items()}
+        for group in (claim.readings, claim.sensitivity)
+    )
+    own = answer(study, registered.question(claim_id))
+    return Verdict(claim_id, registered, own, readings, sensitivity)
+
+
+def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
+    where = f"claim {question.claim_id}"
+    compute = load_claim(question.claim_id)
+    if not reads(compute, Data if question.cells is None else CellData):
+        raise RegistrationError(f"{where}: its file computes from another kind of row: population or cells")
+    if question.cells is None:
+        data: Data | CellData = Data.of(study.table, question)
+    else:
+        data = CellData.of(study.cells, question)
+    found = compute(data)
+    if found.keys() != question.quantities.keys():
+        declared, returned = sorted(question.quantities), sorted(found)
+        raise RegistrationError(f"{where} declares {declared}, but its file returns {returned}")
+    if data.parameters.unread:
+        raise RegistrationError(f"{where}: its file has no use for {data.parameters.unread}")
+    for name, quantity in question.quantities.items():
+        low, high = quantity.range
+        numbers = [found[name].value, found[name].lo, found[name].hi]
+        known = [number for number in numbers if number is not None]
+        if not all(low <= number <= high for number in known):
+            raise RegistrationError(f"{where}: {name} = {found[name]} lies outside its range")
+    return found

@@ -1,0 +1,297 @@
+"""Estimates, and statistics as functions of cluster multiplicities.
+
+Weights: float64 (draws, clusters), whole numbers saying how often each cluster stands in a resample.
+Values: float64 (draws,), NaN where a resample leaves the statistic undefined.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and how sure we are; None is "undefined" or "unknown", never zero.
+
+    Attributes:
+        value: on the rows as observed.
+        lo: lower end of the interval.
+        hi: upper end of the interval.
+        n: rows it rests on.
+        clusters: clusters those rows belong to.
+        undefined: why the value, or only the interval, is None; empty when both are there.
+        note: what a reader should know beside the number.
+    """
+
+    value: float | None
+    lo: float | None = None
+    hi: float | None = None
+    n: int = 0
+    clusters: int = 0
+    undefined: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        """For tables: 0.555 [0.543, 0.568]."""
+        if self.value is None:
+            return "undefined"
+        if self.lo is None or self.hi is None:
+            return f"{self.value:.3f}"
+        return f"{self.value:.3f} [{self.lo:.3f}, {self.hi:.3f}]"
+
+    def noted(self, note: str) -> "Estimate":
+        """The same estimate with one more remark."""
+        return replace(self, note="; ".join(part for part in (self.note, note) if part))
+
+
+class Later(Estimate):
+    """An estimate whose interval is computed when it is asked for, and which keeps no notes."""
+
+    def __init__(self, point: Estimate, whole: Callable[[], Estimate]) -> None:
+        """`whole` returns the estimate with its interval."""
+        for name in ("value", "n", "clusters", "undefined"):
+            object.__setattr__(self, name, getattr(point, name))
+        object.__setattr__(self, "note", "")
+        object.__setattr__(self, "_whole", cache(whole))
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("lo", "hi"):
+            return getattr(object.__getattribute__(self, "_whole")(), name)
+        return object.__getattribute__(self, name)
+
+    def __str__(self) -> str:
+        """Nothing: only notes spell an estimate out."""
+        return ""
+
+    def noted(self, note: str) -> "Later":
+        """The same."""
+        return self
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number as a function of cluster multiplicities.
+
+    Attributes:
+        of: weights to values.
+        rows: ids of the rows it reads.
+        undefined: why it has no value on the rows as observed; empty when it has one.
+        note: carried into the estimate.
+    """
+
+    of: Callable[[Floats], Floats]
+    rows: Integers
+    undefined: str = ""
+    note: str = ""
+
+
+def undefined(reason: str, rows: Integers | None = None) -> Statistic:
+    """A statistic without a value, and why."""
+    return Statistic(
+        of=lambda weights: np.full(len(weights), np.nan),
+        rows=np.empty(0, np.int64) if rows is None else rows,
+        undefined=reason,
+    )
+
+
+def difference(a: Statistic, b: Statistic) -> Statistic:
+    """a - b on the same multiplicities."""
+    return _combined(lambda weights: a.of(weights) - b.of(weights), [a, b])
+
+
+def mean(parts: Sequence[Statistic]) -> Statistic:
+    """The unweighted mean, for instance over seeds; undefined for no parts."""
+    if not parts:
+        return undefined("there is nothing to average")
+
+    def of(weights: Floats) -> Floats:
+        total = parts[0].of(weights)
+        for part in parts[1:]:
+            total = total + part.of(weights)
+        return total / len(parts)
+
+    return _combined(of, parts)
+
+
+def ratio(a: Statistic, b: Statistic) -> Statistic:
+    """a / b on the same multiplicities; no value where b is not above zero."""
+
+    def of(weights: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            values = quotient(a.of(weights), b.of(weights))
+        return np.where(np.isinf(values), np.nan, values)
+
+    return _combined(of, [a, b])
+
+
+def smallest(parts: Sequence[Statistic]) -> Statistic:
+    """The smallest of them in each resample, for instance over budgets; undefined if any part is."""
+    return _extreme(np.minimum.reduce, parts)
+
+
+def largest(parts: Sequence[Statistic]) -> Statistic:
+    """The largest of them in each resample; undefined if any part is."""
+    return _extreme(np.maximum.reduce, parts)
+
+
+def folded(statistic: Statistic) -> Statistic:
+    """max(x, 1 - x): the AUC of a signal whose direction may be chosen afterwards."""
+
+    def of(weights: Floats) -> Floats:
+        values = statistic.of(weights)
+        return np.maximum(values, 1 - values)
+
+    return _combined(of, [statistic])
+
+
+def count(estimates: Sequence[Estimate], holds: Callable[[Estimate], bool]) -> Estimate:
+    """How many estimates fulfil a condition; undefined as soon as one of them lacks a number."""
+    for estimate in estimates:
+        if estimate.undefined:
+            return Estimate(None, undefined=f"cannot be counted: {estimate.undefined}")
+    return Estimate(float(sum(map(holds, estimates))), n=len(estimates))
+
+
+def differs(values: NDArray[Any]) -> Bools:
+    """Whether each value but the first differs from the one before it; a difference could overflow."""
+    changed: Bools = values[1:] != values[:-1]
+    return changed
+
+
+def quotient(numerator: Floats, denominator: Floats) -> Floats:
+    """numerator / denominator, NaN where the denominator is zero."""
+    safe = np.where(denominator > 0, denominator, 1.0)
+    ratio: Floats = np.where(denominator > 0, numerator / safe, np.nan)
+    return ratio
+
+
+def _extreme(choose: Callable[[list[Floats]], Floats], parts: Sequence[Statistic]) -> Statistic:
+    if not parts:
+        return undefined("there is nothing to choose from")
+    # NaN wins in both directions: a part without a value is not passed over.
+    return _combined(lambda weights: choose([part.of(weights) for part in parts]), parts)
+
+
+def _combined(of: Callable[[Floats], Floats], parts: Sequence[Statistic]) -> Statistic:
+    notes = dict.fromkeys(part.note for part in parts if part.note)
+    return Statistic(
+        of=of,
+        rows=np.unique(np.concatenate([part.rows for part in parts])),
+        undefined=next((part.undefined for part in parts if part.undefined), ""),
+        note="; ".join(notes),
+    )
+
+
+# The percentile cluster bootstrap.
+#
+# Clusters are resampled whole, within their stratum (as many as the stratum has), and rows are never
+# resampled inside them. One set of multiplicities serves every statistic of a claim, so differences
+# are paired. Indices come from raw PCG64 bits, whose stream NumPy guarantees; its Generator methods
+# may change between releases.
+
+
+# Draws evaluated together: bounds memory at rows x BATCH floats and keeps the working set small.
+BATCH = 20
+
+
+def uniform_indices(bits: np.random.PCG64, draws: int, count: int) -> Integers:
+    """Draw whole numbers in [0, count), (draws, count), from the next draws * count raw words."""
+    words = bits.random_raw(draws * count) >> np.uint64(11)
+    return (words * 2.0**-53 * count).astype(np.int64).reshape(draws, count)
+
+
+def multiplicities(stratum: Integers, draws: int, seed: int) -> Floats:
+    """How often each cluster stands in each resample, (draws, clusters).
+
+    Args:
+        stratum: (clusters,) code of the stratum that each cluster is resampled within.
+        draws: number of resamples.
+        seed: of the bit stream; strata use it one after another, in the order of their codes.
+    """
+    bits = np.random.PCG64(seed)
+    weights = np.zeros((draws, len(stratum)))
+    for code in np.unique(stratum):
+        members = np.flatnonzero(stratum == code)
+        drawn = uniform_indices(bits, draws, len(members))
+        flat = (drawn + np.arange(draws)[:, None] * len(members)).ravel()
+        counted = np.bincount(flat, minlength=draws * len(members))
+        weights[:, members] = counted.reshape(draws, len(members))
+    return weights
+
+
+class Resamples:
+    """The resamples of one claim's population, and estimates on them."""
+
+    def __init__(
+        self,
+        cluster: Integers,
+        stratum: Integers,
+        *,
+        draws: int,
+        level: float,
+        min_clusters: int,
+        undefined_max: float,
+        seed: int,
+    ) -> None:
+        """Draw them.
+
+        Args:
+            cluster: (rows,) cluster of each row id.
+            stratum: (clusters,) stratum of each cluster.
+            draws: number of resamples.
+            level: coverage of the interval, for instance 0.95.
+            min_clusters: a statistic on fewer clusters has no interval.
+            undefined_max: share of undefined resamples above which there is no interval.
+            seed: of the bit stream.
+        """
+        self._cluster = cluster
+        self._weights = multiplicities(stratum, draws, seed)
+        self._tails = (round((1 - level) / 2, 12), round((1 + level) / 2, 12))
+        self._min_clusters = min_clusters
+        self._undefined_max = undefined_max
+
+    def values(self, statistic: Statistic) -> Floats:
+        """The statistic on every resample, (draws,)."""
+        parts = [
+            statistic.of(self._weights[start : start + BATCH])
+            for start in range(0, len(self._weights), BATCH)
+        ]
+        return np.concatenate(parts)
+
+    def point(self, statistic: Statistic) -> Estimate:
+        """The statistic on the rows as observed, without an interval."""
+        n, clusters = len(statistic.rows), len(np.unique(self._cluster[statistic.rows]))
+        reason, value = statistic.undefined, np.nan
+        if not reason:
+            value = float(statistic.of(np.ones((1, self._weights.shape[1])))[0])
+            reason = "" if np.isfinite(value) else "it has no value on these rows"
+        known = None if reason else value
+        return Estimate(known, n=n, clusters=clusters, undefined=reason, note=statistic.note)
+
+    def estimate(self, statistic: Statistic) -> Estimate:
+        """The statistic with its percentile interval, or the reason why there is none."""
+        point = self.point(statistic)
+        if point.value is None:
+            return point
+        lo, hi, reason = None, None, ""
+        if point.clusters < self._min_clusters:
+            reason = f"no interval under {self._min_clusters} clusters, here {point.clusters}"
+        else:
+            values = self.values(statistic)
+            gaps = int(np.isnan(values).sum())
+            if gaps > self._undefined_max * len(values):
+                reason = f"no interval: undefined in {gaps} of {len(values)} resamples"
+            else:
+                ends = np.quantile(values[~np.isnan(values)], self._tails, method="linear")
+                lo, hi = float(ends[0]), float(ends[1])
+            if gaps and not reason:
+                point = point.noted(f"undefined in {gaps} of {len(values)} resamples")
+        return Estimate(point.value, lo, hi, point.n, point.clusters, undefined=reason, note=point.note)

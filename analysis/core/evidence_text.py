@@ -1,0 +1,303 @@
+"""The evidence as text: who said when, what was run, locked, looked at and amended, and what that proves."""
+
+import shlex
+from collections.abc import Iterator
+
+from analysis.core.evidence import FILE
+from analysis.core.seals import CLAIMS, SHORT, Seal, Step
+from analysis.core.verdicts import Report
+from analysis.core.words import wrapped
+from kvexp.documents.forms import (
+    GRADES,
+    KINDS,
+    AttemptEvidence,
+    Check,
+    Evidence,
+    LockEvidence,
+    Look,
+    Regenerated,
+    SealEvidence,
+    Stamp,
+    vouched,
+)
+from kvexp.documents.manifest import Manifest, home_prefix
+from kvexp.documents.seals import Seals, chain
+from kvexp.errors import printable
+
+FEW = 3
+HOLDS = {True: "holds", False: "FAILS", None: "open"}
+WORD = "as told by evidence.json, whose digests fit the files here; no time stamp was checked again"
+
+
+def evidence_lines(report: Report, *, is_full: bool) -> Iterator[str]:
+    """Lines of the section; without `is_full` what fails, and the rest in few words."""
+    shown, study = report.bound.shown, report.study.name
+    if shown.evidence is None:
+        note = shown.note
+        if not note and report.bound.seals:
+            note = f"there is no {FILE}: run kvexp verify {study}"
+        if note:
+            yield from _line("EVIDENCE: ", note)
+            yield ""
+        return
+    yield from _line("EVIDENCE ", f"{WORD}: run kvexp verify {shown.evidence.study} yourself")
+    yield from _full(shown.evidence) if is_full else _short(shown.evidence)
+    yield ""
+
+
+def _short(found: Evidence) -> Iterator[str]:
+    failing = [one for one in found.checks if one.holds is False]
+    for check in failing[:FEW]:
+        yield from _line("  FAILS: ", check.words)
+    for check in found.checks:
+        if check.name.startswith("existing data"):
+            yield from _line("  ", check.words)
+    sealed = [one for one in found.seals if one.seal is not None]
+    for seal in sealed[:FEW]:
+        times = ", ".join(stamp.time for stamp in seal.stamps) or "no time stamp"
+        yield from _line(f"  seal {seal.id} {_id(seal.seal)}: ", f"{times}; {_words(seal)}")
+    counted = sum(one.counts for one in found.attempts)
+    locks = ", ".join(one.suite for one in found.locks if one.manifest is not None) or "none"
+    words = f"attempts: {counted} counted, {len(found.attempts) - counted} not; locks: {locks}"
+    yield from _line("  ", f"{words}; looks before the lock: {len(found.looks)}")
+    told = [one.holds for one in found.checks]
+    words = f"{told.count(True)} hold, {told.count(False)} fail, {told.count(None)} open"
+    yield from _line("  ", f"checks: {words}; in full, with what no file can exclude: verdicts.md")
+
+
+def _words(one: SealEvidence | LockEvidence) -> str:
+    return vouched(one.stamps) if one.stamps else GRADES[one.grade]
+
+
+def _full(found: Evidence) -> Iterator[str]:
+    for seal in found.seals:
+        yield from _seal(seal)
+    yield from _attempts(found.attempts)
+    for lock in found.locks:
+        yield from _lock(lock)
+    yield f"  looks before the lock: {len(found.looks)}"
+    for look in found.looks:
+        yield from _look(look)
+    for check in found.checks:
+        yield from _check(check)
+    if found.replay is not None:
+        again = found.replay
+        words = (
+            f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
+            f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
+        )
+        yield from _line(f"  {HOLDS[again.holds]}: ", words)
+    if found.regenerated is not None:
+        yield from _regenerated(found.regenerated)
+    for sentence in found.cannot:
+        yield from _line("  cannot be excluded: ", sentence)
+
+
+def _regenerated(again: Regenerated) -> Iterator[str]:
+    stack = "the software of the attempts" if again.same_stack else "other software than the attempts'"
+    words = (
+        f"all {again.rows:,} rows of {again.examples:,} of {again.of:,} random examples were answered again "
+        f"on {stack}: {again.equal:,} are the same in every digit, {again.texts_equal:,} texts are the same, "
+        f"{again.near_ties:,} part at a near-tie"
+    )
+    yield from _line(f"  {HOLDS[again.holds]}: ", words)
+    for one in again.disagreements:
+        yield from _line("     disagrees: ", one)
+    if again.failed or again.missing:
+        left = f"{again.failed:,} examples that failed, {again.missing:,} that lack rows"
+        yield from _line("     left out: ", left)
+
+
+def _seal(seal: SealEvidence) -> Iterator[str]:
+    sealed = "not sealed" if seal.seal is None else f"seal {_id(seal.seal)}"
+    yield from _line(f"  {seal.id}  ", f"{sealed}: {seal.title}")
+    if seal.seal is None:
+        return
+    yield from _line("     ", f"{_words(seal)}; existing data: {seal.existing_data}")
+    if seal.registered_at is not None:
+        yield from _line("     ", f"registered {seal.registered_at}, by the author's word")
+    if seal.registrations_made is not None:
+        made = f"{seal.registrations_made} registrations of this question, by the author's word"
+        yield from _line("     ", made)
+    for stamp in seal.stamps:
+        yield from stamp_lines("     stamped ", stamp)
+    for line in seal.differences:
+        yield from _line("     differs: ", line)
+
+
+def stamp_lines(head: str, stamp: Stamp) -> list[str]:
+    """Who signed when, and what that is worth."""
+    words = f"{stamp.time} by {stamp.witness} ({stamp.trust}, serial {stamp.serial}): {KINDS[stamp.kind]}"
+    return _line(head, words)
+
+
+def _attempts(attempts: list[AttemptEvidence]) -> Iterator[str]:
+    counted = [one for one in attempts if one.counts]
+    rest = [one for one in attempts if not one.counts]
+    yield f"  attempts: {len(counted)} counted, {len(rest)} not"
+    for one in rest:
+        closed = "" if one.is_closed else ", shard not closed"
+        where = f"{one.suite}/{one.shard_id} attempt {one.number}"
+        yield from _line("     ", f"{where}: {one.rows:,} rows{closed}, not counted: {one.reason}")
+
+
+def _lock(lock: LockEvidence) -> Iterator[str]:
+    if lock.manifest is None:
+        yield from _line("  ", f"suite {lock.suite} is not locked")
+        return
+    yield from _line("  ", f"suite {lock.suite} locked, {_id(lock.manifest)}: {_words(lock)}")
+    if lock.incomplete is not None:
+        yield from _line("     incomplete: ", lock.incomplete)
+    for stamp in lock.stamps:
+        yield from stamp_lines("     stamped ", stamp)
+    for line in lock.differences:
+        yield from _line("     differs: ", line)
+
+
+def _look(look: Look) -> Iterator[str]:
+    seen = f"{look.at} {look.user}: {', '.join(look.suites)}, {look.rows:,} rows, {', '.join(look.claims)}"
+    yield from _line("     ", seen)
+
+
+def _check(check: Check) -> Iterator[str]:
+    yield from _line(f"  {HOLDS[check.holds]}: ", check.words)
+
+
+def _id(digest: str | None) -> str:
+    return "" if digest is None else digest[:SHORT]
+
+
+def _line(head: str, text: str) -> list[str]:
+    """Text of unknown origin behind a head; long words do not break the page."""
+    return wrapped(printable(head), printable(text))
+
+
+# How to get the verdict by a seal that was amended: by its registration and its code, on the same logs.
+
+
+def commands(step: Step, study: str, seal: Seal, parent: Seal | None) -> Iterator[str]:
+    """Lines to type at the root of a clone, uncut; or why there are none.
+
+    Args:
+        step: whose seal before it is wanted.
+        study: name of the results folder.
+        seal: the one that stands.
+        parent: of the registration that it is an addendum to.
+    """
+    words = f"     the verdict by seal {step.stated.replaces[:SHORT]}"
+    above = None if parent is None else _above(step.before, parent)
+    if step.commit is None:
+        yield f"{words}: no command, the seal names no commit (files had changes when it was made)"
+    elif parent is not None and above is None:
+        yield f"{words}: no command, no seal of its parent was made by the same code"
+    else:
+        yield f"{words}, PREVIEW because no lock is of it; at the root of a clone:"
+        yield from (f"       {line}" for line in _lines(step, study, seal, above))
+
+
+def _lines(step: Step, study: str, seal: Seal, above: tuple[Seals, str] | None) -> Iterator[str]:
+    before, name = step.before, step.stated.registration
+    prefix = home_prefix(before.read_manifest(), name)
+    there = f"../{study}-before-{step.name}"
+    results, home = f"results/{study}", f"{there}/{prefix}"
+    yield _typed("git", "worktree", "add", there, str(step.commit))
+    yield _typed("rm", "-rf", f"{there}/{results}")
+    yield _typed("mkdir", "-p", f"{there}/results")
+    yield _typed("cp", "-r", results, f"{there}/results/")
+    yield _typed("rm", "-rf", f"{there}/{results}/locks", f"{home}/seals", f"{home}/amendments")
+    yield _typed("mkdir", "-p", f"{home}/seals", f"{home}/amendments")
+    for number in range(1, step.stated.number):
+        yield _typed("cp", "-r", f"{seal.where}/amendments/{name}-{number}", f"{home}/amendments/")
+    for one, where in ((before, f"{seal.where}/amendments/{step.name}"), *([above] if above else [])):
+        yield f"cp {shlex.quote(where)}/{one.id}.* {shlex.quote(f'{home}/seals/')}"
+        yield _typed("cp", f"{where}/{one.id}.toml", f"{home}/")
+    yield f"(cd {shlex.quote(there)} && python -m analysis {shlex.quote(results)})"
+
+
+def _above(before: Seals, parent: Seal) -> tuple[Seals, str] | None:
+    """The seal of the parent that was made by the same code, and its folder."""
+    first, code = chain(parent.home, parent.name)[0], _code(before.read_manifest())
+    if _code(first.read_manifest()) != code:
+        return None
+    return first, f"{parent.where}/{first.folder.relative_to(parent.home).as_posix()}"
+
+
+def _code(sealed: Manifest) -> dict[str, str]:
+    return {
+        path: digest
+        for path, digest in sealed.files.items()
+        if not path.startswith((CLAIMS, "preregistration/", "results/"))
+    }
+
+
+def _typed(*words: str) -> str:
+    return shlex.join(words)
+
+
+# Amendments as text: the first seal, every step after it, and how to get the verdict before each.
+
+
+STAGES = {"before-data": "amended before data", "after-data": "amended after data"}
+
+
+def amendment_lines(report: Report, *, is_full: bool) -> Iterator[str]:
+    """Lines of the section; nothing if nothing was amended."""
+    amended = {name: seal for name, seal in sorted(report.bound.seals.items()) if seal.steps}
+    for name, seal in amended.items():
+        yield from _amendment_line(
+            f"AMENDMENTS of {name}, first sealed as ", seal.steps[0].stated.replaces[:SHORT]
+        )
+        for step in seal.steps:
+            yield from _step(step, report, seal) if is_full else _short_digest(step)
+    if amended:
+        yield ""
+
+
+def _short_digest(step: Step) -> Iterator[str]:
+    yield from _amendment_line(
+        f"  {step.name} {STAGES[step.stated.stage]}: ", f"{step.stated.why}; {_touched(step)}"
+    )
+
+
+def _step(step: Step, report: Report, seal: Seal) -> Iterator[str]:
+    stated = step.stated
+    yield from _amendment_line(f"  seal {stated.replaces[:SHORT]}", _stamped(step, report))
+    for stamp in _stamps(step, report):
+        yield from stamp_lines("     stamped ", stamp)
+    made = (
+        f"{STAGES[stated.stage]}, {stated.attempts} attempts and {stated.looks} recorded looks: {stated.why}"
+    )
+    yield from _amendment_line(f"  {step.name} ", made)
+    yield from _amendment_line("     data seen: ", stated.data_seen)
+    for path, kind in sorted(stated.files.items()):
+        yield from _amendment_line("     ", f"{kind}  {path}")
+    yield from _amendment_line("     ", _touched(step))
+    for line in step.lines:
+        yield from _amendment_line("     ", line)
+    yield from commands(step, report.study.name, seal, report.bound.seals.get(seal.parent or ""))
+
+
+def _touched(step: Step) -> str:
+    """Which claims it touches, and by what."""
+    if step.shared:
+        return f"touches every claim: {', '.join(step.shared)}"
+    claims = [f"{name} ({', '.join(what)})" for name, what in step.claims.items()]
+    return f"touches {', '.join(claims)}" if claims else "touches no claim"
+
+
+def _stamped(step: Step, report: Report) -> str:
+    if _stamps(step, report):
+        return ""
+    is_known = report.bound.shown.evidence is not None
+    return ": no time stamp" if is_known else f": for its time stamp run kvexp verify {report.study.name}"
+
+
+def _stamps(step: Step, report: Report) -> list[Stamp]:
+    """Of the seal that it replaced, as the evidence has them."""
+    found = report.bound.shown.evidence
+    steps = [] if found is None else found.amendments
+    return [stamp for one in steps if one.replaces == step.stated.replaces for stamp in one.stamps]
+
+
+def _amendment_line(head: str, text: str) -> list[str]:
+    return wrapped(printable(head), printable(text))

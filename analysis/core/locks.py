@@ -1,0 +1,126 @@
+"""Locks: what closed the logs of a suite, and whether they are still the same files."""
+
+import getpass
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.core.problems import Problem
+from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
+from kvexp.documents.manifest import SealError, differences, read_bytes, read_manifest
+from kvexp.documents.seals import decoded
+from kvexp.records import Reader, RecordError, encode
+
+SHOWN = 5
+MAX_BYTES = 1024 * 1024
+_lock: Reader[Lock] = Reader(Lock)
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A suite's lock.
+
+    Attributes:
+        manifest: sha256 of its bytes; empty if it cannot be read.
+        about: what stands beside it; None if that cannot be read.
+        problems: why it does not hold.
+    """
+
+    manifest: str
+    about: Lock | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the logs are those that were locked."""
+        return not self.problems
+
+
+def read_locks(
+    results: Path, suites: Iterable[str], seals: Mapping[str, Mapping[str, object]]
+) -> dict[str, Locked]:
+    """The locks of the suites that are locked.
+
+    Args:
+        results: results/<study>; manifests are relative to it.
+        suites: to look for.
+        seals: by sealed suite, the seal ids that its lock may name.
+    """
+    found = {}
+    for suite in suites:
+        path = results / LOCKS / f"{suite}.sha256"
+        if path.is_symlink() or path.exists():
+            found[suite] = _read(results, suite, seals.get(suite))
+    return found
+
+
+def _read(results: Path, suite: str, seals: Mapping[str, object] | None) -> Locked:
+    where, name = results / LOCKS / f"{suite}.sha256", results.name
+    manifest, about = "", None
+    words: list[str] = []
+    try:
+        sealed = read_manifest(where)
+        manifest = sealed.digest
+        lines = differences(results, sealed, _files(results, suite))
+        words += [f"since the lock of suite {suite}: {line}" for line in lines[:SHOWN]]
+        if len(lines) > SHOWN:
+            words.append(f"since the lock of suite {suite}: and {len(lines) - SHOWN} more")
+        beside = where.with_suffix(".json")
+        about = decoded(_lock, beside, read_bytes(beside, MAX_BYTES))
+        if about.suite != suite or (seals is not None and about.seal not in seals):
+            words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")
+    except SealError as error:
+        words.append(str(error))
+    here = f"{results}/"
+    return Locked(manifest, about, tuple(Problem(one.replace(here, f"{name}/"), suite) for one in words))
+
+
+def _files(results: Path, suite: str) -> Iterator[str]:
+    """Everything in the folder of the suite that is not a folder itself, links included."""
+    for folder, folders, files in os.walk(results / suite):
+        links = [one for one in folders if (Path(folder) / one).is_symlink()]
+        for file in [*files, *links]:
+            yield (Path(folder) / file).relative_to(results).as_posix()
+
+
+# Looks: an unblinded analysis while a sealed suite is still open is recorded, and changes nothing else.
+
+
+def record_look(results: Path, suites: list[str], claims: list[str], rows: int, verdicts_sha256: str) -> str:
+    """Append one line to looks.jsonl. Returns why that was not possible; empty: it was."""
+    look = Look(
+        at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        user=_user(),
+        suites=suites,
+        claims=claims,
+        rows=rows,
+        verdicts_sha256=verdicts_sha256,
+    )
+    try:
+        _append(results / LOOKS, encode(look) + b"\n")
+    except (OSError, RecordError) as error:
+        return f"this look is not recorded in {results / LOOKS}: {getattr(error, 'strerror', None) or error}"
+    return ""
+
+
+def _append(path: Path, line: bytes) -> None:
+    # No link is followed, and a pipe in the file's place is refused instead of waited for.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is not a regular file", str(path))
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _user(name: Callable[[], str] = getpass.getuser) -> str:
+    try:
+        return name()
+    except (OSError, KeyError, ImportError):
+        return "unknown"

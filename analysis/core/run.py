@@ -1,0 +1,220 @@
+"""The command line of the analysis: read, decide, write, print, then describe. Exit codes: see --help."""
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.core import blind, loaded, locks, registrations, seals, write
+from analysis.core import locks as looks
+from analysis.core.as_json import to_json
+from analysis.core.as_text import joined, summary, to_text
+from analysis.core.evidence import notes_of, read_evidence
+from analysis.core.study import Study, check_folder, load
+from analysis.core.verdicts import Bound, Report, analyse, suites_of
+from analysis.core.write import complain
+from kvexp.documents.registration import Registered
+from kvexp.documents.source import RegistrationError
+from kvexp.errors import KvexpError
+
+# How a run of the analysis ends: every mistake becomes one sentence and an exit code.
+
+
+TRACEBACK = "KVEXP_TRACEBACK"
+
+
+def ended(run: Callable[[], int]) -> int:
+    """The exit code of `run`, or of the mistake that ended it."""
+    try:
+        return run()
+    except KvexpError as error:
+        complain(f"error: {error}")
+        for line in error.details:
+            complain(f"  {line}")
+        return error.exit_code
+    except BrokenPipeError:  # the reader, for instance `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except OSError as error:
+        complain(f"error: {error.filename or 'a file'}: {error.strerror}")
+        return 2
+    except Exception as error:
+        complain(f"internal error: {words_of(error)}")
+        return 1
+
+
+def words_of(error: Exception) -> str:
+    """An error that nobody foresaw, in a line. Raises it again where its traceback is asked for."""
+    if os.environ.get(TRACEBACK):
+        raise error
+    return f"{type(error).__name__}: {error} (set {TRACEBACK}=1 to see where)"
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+# Describes a report, writes what describes it below a folder (None: nowhere), and returns text for people.
+Describe = Callable[[Report, Path | None], str]
+
+
+def main(describe: Describe, arguments: Sequence[str] | None = None) -> int:
+    """Run the analysis; every mistake becomes one sentence and an exit code.
+
+    `describe` is code that no seal covers. It is called after the verdicts are written and printed.
+    """
+    options = _parser().parse_args(arguments)
+    return ended(lambda: _run(options, describe))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description="Decide the registered claims of a study from its logs.",
+        epilog="exit codes: 0 decided, 1 internal error, 2 usage, 3 incomplete, 4 integrity",
+    )
+    parser.add_argument("results", type=Path, help="results/<study>")
+    parser.add_argument(
+        "--registration",
+        type=Path,
+        metavar="DIR",
+        help="folder of registrations, unless they are locked with the logs (default: the study's "
+        "preregistration/, else preregistration/<study> of this repository)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where verdicts, details, figures/ and tables/ go (default: results; nowhere with --blind)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON and nothing else")
+    parser.add_argument(
+        "--blind",
+        action="store_true",
+        help="try everything on outcomes that are permuted within model and task; no verdict is computed",
+    )
+    return parser
+
+
+def _run(options: argparse.Namespace, describe: Describe) -> int:
+    """Decide, write and print before any code that is not sealed is imported."""
+    results: Path = options.results
+    check_folder(results)  # before the registration that its name asks for
+    report = _decide(results, options)
+    as_json = to_json(report)
+    summed = joined(["", *summary(report)])
+    out = _out(options)
+    is_written = out is not None and _write(out, as_json, report)
+    print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
+    if not options.blind:
+        _look(results, report, as_json)
+    code = report.exit_code
+    is_described = _describe(describe, report, out if is_written else None, is_printed=not options.json)
+    if not options.json:
+        print(summed, end="", flush=True)
+    _complain_of(report)
+    return code if is_described else code or 1
+
+
+def _decide(results: Path, options: argparse.Namespace) -> Report:
+    folders = registrations.Folders(results, REPOSITORY, options.registration)
+    found = _registrations(folders)
+    owners = {suite: one for one in found for suite in one.content.suites}
+    folders.refuse_links(list(owners))
+    by_id = seals.read_seals(found, folders)
+    ids = [claim for one in found for claim in one.content.claim]
+    loaded.check_loaded(REPOSITORY, ids)
+    sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
+    under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
+    study = load(results, {suite: one.content.id for suite, one in owners.items()}, under)
+    locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})
+    shown = read_evidence(folders, found, by_id, locked)
+    study = _with_locks(study, locked)
+    if options.blind:
+        study = blind.blinded(study, found)
+    told = tuple(notes_of(folders, by_id))
+    has_file = (REPOSITORY / "conf" / "study" / f"{study.name}.yaml").is_file()
+    bound = Bound(by_id, locked, shown, told, has_file)
+    report = analyse(study, found, bound, is_blind=options.blind)
+    loaded.check_loaded(REPOSITORY, ids)  # the files of the claims are loaded now
+    return report
+
+
+def _registrations(folders: registrations.Folders) -> list[Registered]:
+    paths = registrations.files(folders)
+    try:
+        return registrations.load(paths)
+    except RegistrationError:
+        seals.check({path: [] for path in paths}, REPOSITORY)  # a sealed file that was changed says so
+        raise
+
+
+def _with_locks(study: Study, locked: dict[str, locks.Locked]) -> Study:
+    problems = [*study.problems, *(problem for one in locked.values() for problem in one.problems)]
+    remarks = {
+        suite: f"locked without them: {one.about.incomplete}"
+        for suite, one in locked.items()
+        if one.about is not None and one.about.incomplete is not None
+    }
+    return replace(study, problems=tuple(sorted(problems)), remarks=remarks)
+
+
+def _out(options: argparse.Namespace) -> Path | None:
+    """Where files go; a blind run must not stand where verdicts do."""
+    out: Path | None = options.out
+    if not options.blind:
+        return out or options.results
+    if out is not None and out.resolve() == options.results.resolve():
+        raise KvexpError(f"--blind writes no verdicts into {out}: name another folder with --out")
+    return out
+
+
+def _write(folder: Path, as_json: str, report: Report) -> bool:
+    """Write the verdicts or say in one line why not; they are printed anyway."""
+    markdown = write.block("Verdicts", to_text(report, is_full=True))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
+            write.replace(folder / name, text)
+    except OSError as error:
+        complain(f"nothing was written to {folder}: {error.strerror}")
+        return False
+    return True
+
+
+def _look(results: Path, report: Report, as_json: str) -> None:
+    suites = report.open_suites
+    if not suites:
+        return
+    tables = (report.study.table, report.study.cells)
+    rows = sum(int(table.loc[table["suite"].isin(suites), "present"].sum()) for table in tables)
+    claims = [one.claim_id for one in report.verdicts if set(suites_of(one)) & set(suites)]
+    digest = hashlib.sha256(as_json.encode()).hexdigest()
+    if words := looks.record_look(results, suites, claims, rows, digest):
+        complain(words)
+
+
+def _describe(describe: Describe, report: Report, out: Path | None, *, is_printed: bool) -> bool:
+    """Descriptive numbers, tables and figures: code that no seal covers, and that no verdict waits for."""
+    try:
+        text = describe(report, out)
+    except Exception as error:
+        complain(f"the verdicts stand, their description failed: {words_of(error)}")
+        return False
+    if is_printed:
+        print(f"\n{text}", end="", flush=True)
+    return True
+
+
+def _complain_of(report: Report) -> None:
+    problems, shown = [one.message for one in report.study.problems], report.bound.shown
+    problems += [shown.note] if shown.is_broken else []
+    problems += [f"the evidence fails: {words}" for words in shown.failed]
+    if problems:
+        rest = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        complain(f"error: integrity: {problems[0]}{rest}")

@@ -1,0 +1,1 @@
+"""What describes a study and decides nothing: one file a part, with its numbers, table and picture."""

@@ -1,0 +1,103 @@
+"""Parts of the descriptive pages: tables and pictures under one heading, whoever shows them."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from analysis.core.estimates import Estimate
+from analysis.describe.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure.
+
+    Attributes:
+        name: of the file figures/NAME.svg.
+        title: one line.
+        sentence: what it supports, in one sentence with its numbers.
+        svg: the drawing; None if the rows it needs are not there.
+        undefined: why there is no drawing.
+        more: details that the sentence leaves out, in a shorter line.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    svg: str | None
+    undefined: str = ""
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One heading of the pages. It has no verdict and no field for one.
+
+    Attributes:
+        key: anchor and name, letters, digits and dashes.
+        title: one line.
+        words: what a reader must know first, one or two sentences.
+        tables: files tables/NAME.csv and tables/NAME.md.
+        pictures: in order.
+        is_posthoc: conceived after data were seen (in the paper, or here); shown in its own section.
+    """
+
+    key: str
+    title: str
+    words: str = ""
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    is_posthoc: bool = False
+
+
+# From numbers to a picture: matplotlib is imported here, when something is drawn, and not before.
+
+
+Words = tuple[str, str]  # the sentence that a picture supports, and details in a shorter line
+
+
+def picture(name: str, title: str, words: Words, draw: Callable[[], "Figure"]) -> Picture:
+    """Draw figures/NAME.svg; `draw` imports what it needs of matplotlib itself."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
+    from analysis.describe import drawing
+
+    with drawing.styled():
+        figure = draw()
+    sentence, more = words
+    return Picture(name, title, sentence, drawing.to_svg(figure), more=more)
+
+
+def picture_of(
+    name: str,
+    title: str,
+    numbers: Sequence[tuple[str, Estimate]],
+    words: Callable[[], Words],
+    draw: Callable[[], "Figure"],
+) -> Picture:
+    """A picture of named numbers, and which of them it lacks; none, and why, where all are undefined.
+
+    `words` and `draw` are called only if some number is there.
+    """
+    if all(found.value is None for _, found in numbers):
+        return no_picture(name, title, numbers[0][1].undefined)
+    sentence, more = words()
+    return picture(name, title, (sentence, (more + what_lacks(numbers)).strip()), draw)
+
+
+def no_picture(name: str, title: str, reason: str) -> Picture:
+    """A picture that cannot be drawn, and why."""
+    return Picture(name, title, "", None, undefined=reason)
+
+
+def what_lacks(numbers: Iterable[tuple[str, Estimate]]) -> str:
+    """A sentence on the numbers that a picture would show and does not, by name; nothing if all are there."""
+    reasons = dict[str, dict[str, None]]()
+    for name, found in numbers:
+        if found.value is None:
+            reasons.setdefault(found.undefined, {})[name] = None
+    told = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in reasons.items())
+    return f" Undefined: {told}." if told else ""

@@ -1,0 +1,1 @@
+"""Tables, verdicts and descriptions as CSV, Markdown, HTML, JSON and text."""

@@ -1,0 +1,154 @@
+"""Figures and tables of a study, as files below the output folder."""
+
+import hashlib
+import logging
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.core import write
+from analysis.core.verdicts import Report
+from analysis.core.write import complain
+from analysis.describe.attention.describe import Attention
+from analysis.describe.attention.figures import FIGURES
+from analysis.describe.attention.tables import ablations, tables_of
+from analysis.describe.blind_marks import marked_suites, marked_svg, marked_table
+from analysis.describe.description import Description, described
+from analysis.describe.parts import Part
+from analysis.render import dictionary, generations, json
+from analysis.render.csv import to_csv
+from analysis.render.markdown import to_markdown
+from analysis.render.page import page
+from analysis.render.terminal import to_text
+
+
+def outputs(
+    suites: Sequence[Attention], parts: Sequence[Part], *, is_blind: bool = False
+) -> Iterator[tuple[str, str | None]]:
+    """Paths relative to the output folder, each with its text.
+
+    None: the file must not be there. A figure of an earlier state would pass for one of these logs.
+    With `is_blind`, suites and parts have their marks already; what is made of suites here gets them too.
+    """
+    for one in suites:
+        drawn = dict(_figures(one)) if one.budgets else {}
+        for name in FIGURES:
+            svg = drawn.get(name)
+            yield f"figures/{one.name}.{name}.svg", marked_svg(svg) if svg and is_blind else svg
+    of_suites = [table for one in suites for table in tables_of(one)]
+    of_suites += [ablations(suites)] if suites else []
+    if is_blind:
+        of_suites = [marked_table(table) for table in of_suites]
+    tables = [*of_suites, *(table for part in parts for table in part.tables)]
+    for table in tables:
+        yield f"tables/{table.name}.csv", to_csv(table)
+        yield f"tables/{table.name}.md", to_markdown(table)
+    if tables:
+        meanings = dictionary.dictionary(tables)
+        meanings = marked_table(meanings) if is_blind else meanings
+        yield f"tables/{meanings.name}.csv", to_csv(meanings)
+    for part in parts:
+        for picture in part.pictures:
+            yield f"figures/{picture.name}.svg", picture.svg
+
+
+def _figures(one: Attention) -> Iterator[tuple[str, str]]:
+    # Here, not above: half a second that a study without cells need not wait.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
+    from analysis.describe.attention.figures import figures_of
+    from analysis.describe.drawing import to_svg
+
+    for name, figure in figures_of(one):
+        yield name, to_svg(figure)
+
+
+# Files that the analysis wrote into a folder before and does not make any more, told by their digests.
+
+
+INDEX = "described.sha256"  # for `sha256sum -c`, like the seals
+MOST = 1 << 24  # bytes of an index that is read
+_LINE = re.compile(r"([0-9a-f]{64})  ((?:tables|figures)/[^/\x00-\x1f]+\.(?:csv|md|svg)|report\.html)")
+
+
+def tidy(folder: Path, files: Mapping[str, str | None]) -> None:
+    """Write what there is, by relative path, and an index of it; remove what the last index has beside it.
+
+    A file is removed only if it is still the bytes that were written: nothing of anybody else's is.
+
+    Raises OSError where a file cannot be written.
+    """
+    made = {name: text for name, text in files.items() if text is not None}
+    forget(folder, but=made)
+    for name, text in files.items():
+        if text is not None and "/" not in name:
+            write.replace(folder / name, text)  # `folder` itself may be a link
+        else:
+            write.put(folder / name, text)
+    lines = (f"{_digest(text.encode())}  {name}\n" for name, text in sorted(made.items()))
+    write.replace(folder / INDEX, "".join(lines))
+
+
+def forget(folder: Path, but: Iterable[str] = ()) -> None:
+    """Remove the files of the last index, those named in `but` excepted, where they are still ours."""
+    kept = frozenset(but)
+    for line in _read(folder / INDEX).splitlines():
+        match = _LINE.fullmatch(line)
+        if match and match[2] not in kept:
+            path = folder / match[2]
+            if not path.parent.is_symlink() and _is_file(path) and _digest(path.read_bytes()) == match[1]:
+                path.unlink()
+
+
+def _read(path: Path) -> str:
+    if not _is_file(path) or path.stat().st_size > MOST:
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file, and no link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def write_description(report: Report, out: Path | None) -> str:
+    """Describe, write all files below `out` or say in one line what was not; returns what people see."""
+    try:
+        found = described(report)
+        files = {} if out is None else _files(out, report, found)
+    except Exception:
+        if out is not None:
+            with suppress(OSError):
+                forget(out)  # pages of an earlier state would stand beside these verdicts
+        raise
+    if out is not None:
+        _write_all(out, found, files)
+    return to_text(found, is_full=False)
+
+
+def _files(folder: Path, report: Report, found: Description) -> dict[str, str | None]:
+    """Tables, figures and the page by path; None: the file must not be there."""
+    shown = replace(found, attention=marked_suites(found.attention)) if found.is_blind else found
+    files = dict(outputs(shown.attention, shown.parts, is_blind=found.is_blind))
+    return {
+        **files,
+        "report.html": page(report, shown, files, is_stale=generations.is_stale(folder, report.study)),
+    }
+
+
+def _write_all(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:
+    try:
+        write.replace(folder / "details.json", json.to_json(found))
+        write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
+        tidy(folder, files)
+    except OSError as error:
+        complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -1,0 +1,431 @@
+"""Time stamps (RFC 3161): proof by somebody else that a manifest existed at a time.
+
+The files are plain: `<stem>.tsq` is the query, `<stem>.tsr` the reply of the authority. Without kvexp:
+
+    openssl ts -verify -data R.sha256 -in R.tsr -CAfile preregistration/trust/<name>.pem \
+        -attime "$(date -d '<time of the token>' +%s)"
+
+(-attime because the signing certificate may have expired since; the token needs it at its own time.) Whether
+an authority has revoked a certificate is not asked: that needs a network and changes with time.
+
+A token's bytes are malleable where no signature covers them, so the anchor is made of signed fields only.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from cryptography import x509
+from rfc3161_client import (
+    HashAlgorithm,
+    PKIStatus,
+    TimestampRequestBuilder,
+    TimeStampResponse,
+    VerifierBuilder,
+    decode_timestamp_response,
+)
+from rfc3161_client._rust import parse_timestamp_request
+
+from kvexp.ceremony.authorities import (
+    MAX_REPLY,
+    CannotStamp,
+    StampError,
+    Trust,
+    fingerprint,
+    load_trust,
+    post,
+    read_trust,
+)
+from kvexp.documents.forms import Kind
+from kvexp.documents.manifest import read_bytes
+from kvexp.errors import printable
+from kvexp.files import write_whole
+
+# The few steps through DER that rfc3161-client does not offer (leaf: stdlib).
+
+
+CERTIFICATES = 0xA0  # [0] IMPLICIT, the third or fourth part of SignedData
+
+
+class DerError(ValueError):
+    """Bytes that are not the DER structure they should be."""
+
+
+class Part(NamedTuple):
+    """One tag-length-value of some bytes: where it starts, where its content starts, where it ends."""
+
+    tag: int
+    start: int
+    content: int
+    end: int
+
+
+def parts(body: bytes, start: int, end: int) -> Iterator[Part]:
+    """The values that follow one another in `body[start:end]`. Raises DerError where they do not fit."""
+    while start < end:
+        if start + 2 > end:
+            raise DerError("a value is cut off")
+        length, content = body[start + 1], start + 2
+        if length >= 0x80:
+            width = length - 0x80
+            if not 1 <= width <= 4 or content + width > end:
+                raise DerError("a length is malformed")
+            length, content = int.from_bytes(body[content : content + width], "big"), content + width
+        if content + length > end:
+            raise DerError("a value is longer than what holds it")
+        yield Part(body[start], start, content, content + length)
+        start = content + length
+
+
+def inside(body: bytes, *path: int) -> list[Part]:
+    """The values inside the value that is reached by taking the numbered one at every level."""
+    found = list(parts(body, 0, len(body)))
+    for number in path:
+        if number >= len(found):
+            raise DerError("a value is missing")
+        found = list(parts(body, found[number].content, found[number].end))
+    return found
+
+
+def with_certificates_in_order(reply: bytes) -> bytes:
+    """The time-stamp reply with its certificates in the order that DER asks of a set.
+
+    No signature covers the order. Some public authorities, DigiCert among them, send the chain from leaf
+    to root; rfc3161-client 1.0.9 refuses that (InvalidSetOrdering), OpenSSL does not.
+    """
+    try:
+        signed = inside(reply, 0, 1, 1, 0)  # reply > token > [0] > SignedData
+        held = next(part for part in signed if part.tag == CERTIFICATES)
+        certificates = sorted(reply[p.start : p.end] for p in parts(reply, held.content, held.end))
+    except (DerError, StopIteration):
+        return reply  # whoever decodes it says what is wrong
+    return reply[: held.content] + b"".join(certificates) + reply[held.end :]
+
+
+def signed_time(token: bytes) -> str:
+    """GeneralizedTime of the TSTInfo in a time-stamp token, as written: with its fraction of a second."""
+    content = inside(token, 0, 1, 0, 2, 1)  # token > [0] > SignedData > encapContentInfo > [0]
+    if len(content) != 1:
+        raise DerError("the token holds no TSTInfo")
+    info = token[content[0].content : content[0].end]
+    time = inside(info, 0)[4]
+    return info[time.content : time.end].decode("ascii")
+
+
+__all__ = [
+    "CannotStamp",
+    "StampError",
+    "StampPaths",
+    "Token",
+    "Trust",
+    "anchor_of",
+    "check",
+    "grade_of",
+    "load_trust",
+    "post",
+    "query",
+    "read_token",
+    "read_tokens",
+    "read_trust",
+    "stamp_paths",
+    "store",
+    "write_query",
+]
+
+SHA256 = "2.16.840.1.101.3.4.2.1"
+MANIFEST = ".sha256"
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\.\d{1,9})?Z", re.ASCII)
+_VERIFY_ERROR = re.compile(r"Verify error: ?([^\"\]]+)")
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a verified reply says."""
+
+    anchor: str  # see anchor_of
+    time: str  # UTC, to the precision that was signed: 2026-07-22T09:14:03Z or 2026-07-22T09:14:03.125Z
+    serial: int
+    nonce: int
+    witness: str  # subject of the certificate that signed
+    trust: str  # name of the authority
+    root_sha256: str  # fingerprint of the pinned root
+    kind: Kind  # of that root: self-run, pinned or public
+
+    @property
+    def grade(self) -> Literal[1, 2]:
+        """What it alone is worth."""
+        return 2 if self.kind == "public" else 1
+
+    @property
+    def moment(self) -> datetime:
+        """`time` for comparisons; digits beyond microseconds are cut."""
+        whole, _, fraction = self.time.removesuffix("Z").partition(".")
+        micro = int(fraction[:6].ljust(6, "0"))
+        return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(microsecond=micro, tzinfo=UTC)
+
+
+class StampPaths(NamedTuple):
+    """Query and reply beside a manifest."""
+
+    query: Path
+    reply: Path
+
+
+def anchor_of(imprint: str, serial: int, time: str, nonce: int) -> str:
+    r"""The value that did not exist before the stamp: the random draws and every attempt carry it.
+
+    It is the sha256 of five lines of ASCII, each ended by a line feed: `kvexp-anchor/1`, the sha256 of the
+    manifest in hex, the token's serial number in decimal, its time as in `Token.time`, its nonce in decimal.
+    All are printed by `openssl ts -reply -in R.tsr -text` (serial number and nonce in hex):
+
+        printf 'kvexp-anchor/1\n%s\n%s\n%s\n%s\n' IMPRINT SERIAL TIME NONCE | sha256sum
+    """
+    return hashlib.sha256(f"kvexp-anchor/1\n{imprint}\n{serial}\n{time}\n{nonce}\n".encode()).hexdigest()
+
+
+def query(message: bytes) -> bytes:
+    """A query about the message: its SHA-256, a fresh nonce of 64 random bits, the certificate asked for."""
+    if not message:
+        raise CannotStamp("an empty file cannot be stamped")
+    return TimestampRequestBuilder().data(message).hash_algorithm(HashAlgorithm.SHA256).build().as_bytes()
+
+
+def check(message: bytes, tsq: bytes, tsr: bytes, trusts: Mapping[str, Trust]) -> Token:
+    """The token in a reply, if it answers this query about this message under a pinned root.
+
+    Certificates must have been valid at the token's time, not now. Self-run authorities are tried first, so
+    that a root which is pinned as both never counts as public. Raises StampError.
+    """
+    imprint = hashlib.sha256(message).digest()
+    nonce = _nonce(tsq, imprint)
+    if len(tsr) > MAX_REPLY:
+        raise StampError(f"the reply has {len(tsr):,} bytes, {MAX_REPLY:,} are the most")
+    if not trusts:
+        raise CannotStamp("no time-stamp authority is pinned: preregistration/trust holds none")
+    try:
+        reply = decode_timestamp_response(with_certificates_in_order(tsr))
+        _check_status(reply)
+        _check_info(reply, imprint, nonce)
+        signer = _signer(reply)
+        time = _time(reply)
+        serial = reply.tst_info.serial_number
+    except BaseException as error:
+        raise _rejected("the reply is no time stamp that can be read", error) from None
+    trust, root = _verified(reply, imprint, nonce, trusts)
+    return Token(
+        anchor=anchor_of(imprint.hex(), serial, time, nonce),
+        time=time,
+        serial=serial,
+        nonce=nonce,
+        witness=printable(signer.subject.rfc4514_string()),
+        trust=trust.name,
+        root_sha256=fingerprint(root),
+        kind=trust.kind(fingerprint(root)),
+    )
+
+
+def grade_of(tokens: Iterable[Token]) -> Literal[0, 1, 2, 3]:
+    """The evidence grade of some tokens over one manifest: 3 needs two public ones with different roots."""
+    found = list(tokens)
+    if len({token.root_sha256 for token in found if token.grade == 2}) > 1:
+        return 3
+    return max((token.grade for token in found), default=0)
+
+
+def _nonce(tsq: bytes, imprint: bytes) -> int:
+    try:
+        asked = parse_timestamp_request(tsq)
+        about, nonce = asked.message_imprint, asked.nonce
+        is_right = about.hash_algorithm.dotted_string == SHA256 and about.message == imprint
+    except BaseException as error:
+        raise _rejected("the query cannot be read", error) from None
+    if not is_right:
+        raise StampError("the query asks about another file, or about this one before it changed")
+    if nonce is None:
+        raise StampError("the query has no nonce, so any old reply would fit it: write a new one")
+    return nonce
+
+
+def _check_status(reply: TimeStampResponse) -> None:
+    if reply.status == PKIStatus.GRANTED:
+        return
+    names = {status.value: status.name.lower().replace("_", " ") for status in PKIStatus}
+    said = printable(" ".join(reply.status_string)[:200])
+    raise StampError(
+        f"the authority answers '{names.get(reply.status, reply.status)}'{f' ({said})' if said else ''}: "
+        "only 'granted' counts, ask again or ask another one"
+    )
+
+
+def _check_info(reply: TimeStampResponse, imprint: bytes, nonce: int) -> None:
+    info = reply.tst_info
+    about = info.message_imprint
+    if about.hash_algorithm.dotted_string != SHA256 or about.message != imprint:
+        raise StampError("the token is about another file, or about this one before it changed")
+    if info.nonce != nonce:
+        raise StampError("the token answers another query: its nonce is not the query's")
+
+
+def _signer(reply: TimeStampResponse) -> x509.Certificate:
+    """The certificate that signed. Two that could be meant would let a forged one give the name."""
+    infos = list(reply.signed_data.signer_infos)
+    if len(infos) != 1:
+        raise StampError(f"the token has {len(infos)} signatures instead of one")
+    held = [x509.load_der_x509_certificate(body) for body in reply.signed_data.certificates]
+    fits = [c for c in held if c.issuer == infos[0].issuer and c.serial_number == infos[0].serial_number]
+    if len(fits) != 1:
+        raise StampError(f"the token holds {len(fits)} certificates of its signer instead of one")
+    return fits[0]
+
+
+def _time(reply: TimeStampResponse) -> str:
+    """With the fraction of a second, which rfc3161-client 1.0.9 drops."""
+    found = _TIME.fullmatch(signed_time(reply.time_stamp_token()))
+    if found is None:
+        raise StampError("the token's time is not written as RFC 3161 wants it")
+    year, month, day, hour, minute, second, fraction = found.groups(default="")
+    whole = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
+    if whole != reply.tst_info.gen_time.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"):
+        raise StampError("the token's time reads in two ways")
+    return f"{whole}{fraction}Z"
+
+
+def _verified(
+    reply: TimeStampResponse, imprint: bytes, nonce: int, trusts: Mapping[str, Trust]
+) -> tuple[Trust, x509.Certificate]:
+    """The first authority and root that the signature chains to; everything else is checked once more."""
+    failures = []
+    for trust in sorted(trusts.values(), key=lambda trust: (not trust.is_self_run, trust.name)):
+        for root in trust.roots:
+            try:
+                VerifierBuilder(roots=[root], nonce=nonce).build().verify(reply, imprint)
+            except BaseException as error:
+                failures.append(f"{trust.name}: {_rejected('', error)}")
+            else:
+                return trust, root
+    raise StampError(f"the token does not verify under a pinned root ({'; '.join(failures)})")
+
+
+def _rejected(what: str, error: BaseException) -> StampError:
+    """In our words. rfc3161-client raises a panic of its Rust part as a BaseException without a module."""
+    if isinstance(error, StampError):
+        return error
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+    found = _VERIFY_ERROR.search(str(error))
+    why = printable((found[1] if found else str(error)).strip()[:200])
+    return StampError(f"{what} ({why})" if what else why)
+
+
+# Files -------------------------------------------------------------------------------------------
+
+
+def stamp_paths(manifest: Path, witness: str | None = None) -> StampPaths:
+    """Of a manifest's first token (None), or of the one by a further witness, named like its authority."""
+    stem = manifest.name.removesuffix(MANIFEST)
+    beside = stem if witness is None else f"{stem}.{witness}"
+    return StampPaths(manifest.with_name(f"{beside}.tsq"), manifest.with_name(f"{beside}.tsr"))
+
+
+def write_query(manifest: Path, witness: str | None = None) -> Path:
+    """Write a query, or leave one that is about these bytes: it may be on its way to the authority."""
+    message, paths = read_bytes(manifest), stamp_paths(manifest, witness)
+    if os.path.lexists(paths.query) and _is_about(paths.query, message):
+        return paths.query
+    if os.path.lexists(paths.reply):
+        raise CannotStamp(
+            f"{paths.reply} answers a query that is not {paths.query.name}: restore that one, "
+            "or move the reply away"
+        )
+    write_whole(paths.query, query(message))
+    return paths.query
+
+
+def _is_about(path: Path, message: bytes) -> bool:
+    try:
+        _nonce(read_bytes(path, MAX_REPLY), hashlib.sha256(message).digest())
+    except StampError:
+        return False
+    return True
+
+
+def store(
+    manifest: Path,
+    tsr: bytes,
+    trusts: Mapping[str, Trust],
+    witness: str | None = None,
+) -> Token:
+    """Keep the reply to the query that `write_query` wrote, once it verifies.
+
+    A token that verifies is never replaced: raises CannotStamp. Nothing is written for a bad reply.
+    """
+    paths = stamp_paths(manifest, witness)
+    if not paths.query.exists():
+        raise CannotStamp(f"{paths.query} is missing: write a query with --query and post that one")
+    allowed = _allowed(trusts, witness)
+    token = check(read_bytes(manifest), read_bytes(paths.query, MAX_REPLY), tsr, allowed)
+    try:
+        there = _read(manifest, trusts, witness)
+    except StampError:
+        there = None  # damaged: it proves nothing, the new one does
+    if there is not None and there != token:
+        raise CannotStamp(f"{paths.reply} is there already, from {there.time} by {there.witness}: keep it")
+    if there is None:
+        write_whole(paths.reply, tsr)
+    return token
+
+
+def read_token(manifest: Path, trusts: Mapping[str, Trust]) -> Token | None:
+    """The verified token of a manifest, whose anchor counts; None if there is no reply.
+
+    Raises StampError for one that does not verify.
+    """
+    return _read(manifest, trusts, None)
+
+
+def read_tokens(manifest: Path, trusts: Mapping[str, Trust]) -> list[Token]:
+    """Every verified token of a manifest: the first one, then further witnesses sorted by name."""
+    first = read_token(manifest, trusts)
+    further = [_read(manifest, trusts, witness) for witness in _witnesses(manifest)]
+    return [token for token in (first, *further) if token is not None]
+
+
+def _read(manifest: Path, trusts: Mapping[str, Trust], witness: str | None) -> Token | None:
+    paths = stamp_paths(manifest, witness)
+    if not os.path.lexists(paths.reply):
+        return None
+    if not paths.query.exists():
+        raise StampError(f"{paths.reply} has no query {paths.query.name} beside it: restore it")
+    bodies = (read_bytes(manifest), read_bytes(paths.query, MAX_REPLY), read_bytes(paths.reply, MAX_REPLY))
+    try:
+        return check(*bodies, _allowed(trusts, witness))
+    except StampError as error:
+        raise type(error)(f"{paths.reply}: {error}") from None
+
+
+def _witnesses(manifest: Path) -> list[str]:
+    """Names in `<stem>.<name>.tsr`, but not where `<stem>.<name>` is a manifest of its own."""
+    stem = manifest.name.removesuffix(MANIFEST)
+    names = {
+        path.name[len(stem) + 1 : -len(".tsr")]
+        for path in manifest.parent.iterdir()
+        if path.name.startswith(f"{stem}.") and path.name.endswith(".tsr") and path.name != f"{stem}.tsr"
+    }
+    return sorted(n for n in names if not manifest.with_name(f"{stem}.{n}{MANIFEST}").exists())
+
+
+def _allowed(trusts: Mapping[str, Trust], witness: str | None) -> Mapping[str, Trust]:
+    """A further witness must be the one whose name its files carry."""
+    if witness is None:
+        return trusts
+    if witness not in trusts:
+        raise CannotStamp(
+            f"no authority '{printable(witness)}' is pinned: add it to preregistration/trust, or take one "
+            f"of: {', '.join(sorted(trusts)) or 'none'}"
+        )
+    return {witness: trusts[witness]}

@@ -1,0 +1,193 @@
+"""What a study needs and this machine lacks: models and data, each once, with who needs it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from kvexp.errors import InputError, NotFetched
+from kvexp.models import hub
+from kvexp.models.embedded import POSITIONS
+from kvexp.models.folder import check_data, check_folder, config_of, model_source
+from kvexp.study.compose import Selection
+from kvexp.study.plugins import family_of
+from kvexp.study.schema import AttentionConf, ModelConf, SuiteConf, TaskConf, is_folder
+from kvexp.study.shards import Shard
+from kvexp.study.words import is_renamed
+from kvexp.tasks.base import HubFile
+
+GATED = "gated: accept the licence on its page of the hub, then log in with `hf auth login` or set HF_TOKEN"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A model, or a file of data.
+
+    Attributes:
+        name: `model NAME`, or `data of TASKS`.
+        source: what the hub calls it; None for a folder of one's own.
+        suites: that need it.
+        reason: the sentence that says what is wrong with it.
+        by_hand: no command gets it.
+        gated: the hub gives it only to who has accepted its licence.
+    """
+
+    name: str
+    source: str | None
+    suites: tuple[str, ...]
+    reason: str
+    by_hand: bool
+    gated: bool = False
+
+
+class Lacks:
+    """Asks for each model and task of a selection what is wrong with it here; nothing touches a network."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        self._models = {model.name: model for model in selection.models}
+        self._suites = {suite.name: suite for suite in selection.suites}
+        self.model = cache(self._model)
+        self._task = cache(self._task_of)
+        self._positions = cache(self._positions_of)
+
+    def _model(self, name: str) -> InputError | None:
+        model = self._models[name]
+        if model.source == "embedded":  # comes with the installation, and is converted when it is needed
+            return None
+        if is_folder(model.source):
+            return _refusal(lambda: check_folder(model))
+        return _refusal(lambda: config_of(model, model_source(model)))
+
+    def _positions_of(self, name: str) -> int:
+        model = self._models[name]
+        if model.source == "embedded":
+            return POSITIONS
+        positions: int = config_of(model, model_source(model)).max_position_embeddings
+        return positions
+
+    def _too_few(self, name: str, suite: SuiteConf | AttentionConf) -> InputError | None:
+        """For a model that is there: why the prompts of a suite cannot fit."""
+        needed, there = _longest(self.selection, suite), self._positions(name)
+        if needed <= there:
+            return None
+        return InputError(
+            f"model {name} has {there:,} positions, but suite {suite.name} asks for {needed:,}: take a model "
+            f"for longer texts, or cut the contexts with suite.{suite.name}.context_tokens=N"
+        )
+
+    def task(self, name: str, suite: SuiteConf | AttentionConf) -> InputError | None:
+        """Why a task's data cannot be used."""
+        return self._task(name, suite.name)
+
+    def _task_of(self, name: str, suite_name: str) -> InputError | None:
+        suite, family = self._suites[suite_name], family_of(self.selection.tasks[name])
+
+        def look() -> None:
+            if isinstance(data_dir := getattr(family, "data_dir", None), str):
+                check_data(data_dir)
+            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+
+        return _refusal(look)
+
+    def __call__(self, suite: SuiteConf | AttentionConf, made: Iterable[Shard]) -> dict[str, InputError]:
+        """By name, what of some shards of a suite is missing.
+
+        That is data of all the suite's tasks: its grid is written whole, whatever is chosen of it.
+        """
+        names = list(dict.fromkeys(shard.model.name for shard in made))
+        models = {f"model {n}": self.model(n) or self._too_few(n, suite) for n in names}
+        tasks = {f"data of {name}": self.task(name, suite) for name in suite.tasks if names}
+        return {name: error for name, error in {**models, **tasks}.items() if error is not None}
+
+    def way_out(self) -> list[str]:
+        """For each chosen suite that lacks data which no command gets, how the rest of it is run."""
+        names, said = self.selection.chosen, []
+        for suite in self.selection.suites:
+            errors = {name: self.task(name, suite) for name in suite.tasks if suite.name in names["suite"]}
+            there = [name for name, error in errors.items() if error is None and name in names["task"]]
+            bad = [
+                n for n, error in errors.items() if error is not None and not isinstance(error, NotFetched)
+            ]
+            if bad and there:
+                renamed = "" if is_renamed(self.selection) else " study.name=NAME"
+                said.append(
+                    f"a suite's grid has all its tasks, chosen or not: {suite.name} without "
+                    f"{', '.join(bad)} is suite.{suite.name}.tasks=[{','.join(there)}]{renamed}"
+                )
+        return said
+
+
+def _longest(selection: Selection, suite: SuiteConf | AttentionConf) -> int:
+    """Tokens that a suite's longest prompts have at least, with the answer where the context is cut."""
+    if not isinstance(suite, SuiteConf):
+        return suite.context_tokens
+    if suite.no_context:
+        return 0
+    confs = [selection.tasks[name] for name in suite.tasks]
+    answers = [conf.max_new_tokens for conf in confs if family_of(conf).is_cut]
+    return suite.context_tokens + max(answers, default=0)
+
+
+def _refusal(look: Callable[[], object]) -> InputError | None:
+    try:
+        look()
+    except InputError as error:
+        return error
+    return None
+
+
+def missing(selection: Selection, made: Sequence[Shard], lacks: Lacks | None = None) -> list[Missing]:
+    """Models first, in the study's order, then data; tasks that read one file of the hub are one entry."""
+    lacks = lacks or Lacks(selection)
+    suites: dict[str, list[str]] = {}
+    errors: dict[str, InputError] = {}
+    for suite in selection.suites:
+        for name, error in lacks(suite, [s for s in made if s.suite == suite.name]).items():
+            suites.setdefault(name, []).append(suite.name)
+            errors.setdefault(name, error)
+    tasks = {name: selection.tasks[name] for suite in selection.suites for name in suite.tasks}
+    models = [m for m in selection.models if f"model {m.name}" in errors]
+    found = [_model(m, errors[f"model {m.name}"], suites[f"model {m.name}"]) for m in models]
+    return found + _data([t for n, t in tasks.items() if f"data of {n}" in errors], errors, suites)
+
+
+def _model(model: ModelConf, error: InputError, suites: list[str]) -> Missing:
+    source = None if is_folder(model.source) else hub.named(model)
+    by_hand = not isinstance(error, NotFetched)
+    return Missing(f"model {model.name}", source, tuple(suites), str(error), by_hand, model.gated)
+
+
+def _data(
+    tasks: list[TaskConf], errors: dict[str, InputError], suites: dict[str, list[str]]
+) -> list[Missing]:
+    groups: dict[HubFile | str, list[str]] = {}
+    for conf in tasks:
+        error = errors[f"data of {conf.name}"]
+        source = family_of(conf).source() if isinstance(error, NotFetched) else None
+        groups.setdefault(source or str(error), []).append(conf.name)
+    found = []
+    for key, names in groups.items():
+        needed_by = dict.fromkeys(suite for name in names for suite in suites[f"data of {name}"])
+        reason, what = str(errors[f"data of {names[0]}"]), f"data of {', '.join(names)}"
+        file = key if isinstance(key, HubFile) else None
+        where = file and f"{file.filename} of {file.repo!r} at {file.revision[:12]}"
+        found.append(Missing(what, where, tuple(needed_by), reason, by_hand=file is None))
+    return found
+
+
+def lines(found: Iterable[Missing]) -> list[str]:
+    """One line for each that a command gets, and one sentence if some are gated."""
+    to_fetch = [one for one in found if not one.by_hand]
+    told = [
+        f"{one.name}{' (gated)' if one.gated else ''}, for {', '.join(one.suites)}: {one.source}"
+        for one in to_fetch
+    ]
+    return told + ([GATED] if any(one.gated for one in to_fetch) else [])
+
+
+def summary(found: Sequence[Missing]) -> str:
+    """How many of what, for a sentence."""
+    n_models = sum(one.name.startswith("model ") for one in found)
+    counts = [(n_models, "model"), (len(found) - n_models, "file of data")]
+    words = {"model": "models", "file of data": "files of data"}
+    return " and ".join(f"{n} {what if n == 1 else words[what]}" for n, what in counts if n)

@@ -1,0 +1,1 @@
+"""Running one shard, from its attempt to its footer, and starting many."""

@@ -1,0 +1,43 @@
+"""`kvexp amend`: register a change of sealed files."""
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from kvexp.ceremony.amend import SHOWN, Reason, amend
+from kvexp.ceremony.home import named
+from kvexp.errors import ConfigError, printable
+from kvexp.verbs.opened import opened
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
+    """Amend one registration, and say which files and shards are others now."""
+    study = opened(parsed, hint="registrations are named by their ids")
+    home, names = study.home, study.names
+    if len(names) != 1:
+        known = [home.amend_command(one.content.id) for one in home.registrations()]
+        raise ConfigError(f"say which registration is amended: {', or '.join(known)}")
+    reason = Reason(parsed.why, parsed.data_seen, parsed.accept_protocol, parsed.change_grid)
+    amended = amend(home, study.selection, named(home, names)[0], reason)
+    made, grid = amended.statement, amended.grid
+    of_grid = f"{_counted(len(grid), 'shard')} of the grid" if grid else "the same grid"
+    console.print(
+        Text(
+            f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
+            f"{of_grid}, "
+            f"see {home.prefix}/amendments/{made.registration}-{made.number}"
+        )
+    )
+    for path, kind in made.files.items():
+        console.print(Text(f"  {kind:8} {printable(path)}"))
+    for line in grid[:SHOWN]:
+        console.print(Text(f"  grid: {printable(line)}"))
+    if len(grid) > SHOWN:
+        console.print(f"  and {len(grid) - SHOWN} more shards")
+    console.print(Text(f"next: git add and commit, then {home.command('stamp', made.registration)}"))
+    return 0
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

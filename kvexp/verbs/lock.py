@@ -1,0 +1,42 @@
+"""`kvexp lock`: close suites, whose logs are complete, or locked as they are for a reason."""
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from kvexp.ceremony.changes import refuse_other_grid
+from kvexp.ceremony.lock import LockFiles, lock
+from kvexp.errors import ConfigError
+from kvexp.verbs.opened import opened, short
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
+    """Lock the suites that are named, by default all of the study."""
+    study = opened(parsed, choices=["suite"])
+    home, chosen = study.home, study.selection.chosen["suite"]
+    if study.names and chosen != study.selection.study.suites:
+        raise ConfigError(
+            f"suite={','.join(chosen)} and {' '.join(study.names)} both say which suites are locked: say one"
+        )
+    refuse_other_grid(home, study.selection)
+    suites = study.names or chosen
+    owners = {suite: one for one in home.registrations() for suite in one.content.suites}
+    for name in suites:
+        if name not in owners:
+            known = ", ".join(sorted(owners)) or "none"
+            raise ConfigError(
+                f"no registration in {home.prefix} lists the suite {name!r} (they list {known}), so nothing "
+                "would judge its logs"
+            )
+    for name in suites:
+        files = LockFiles(home.results, name)
+        if files.is_locked and not parsed.again:
+            console.print(Text(f"{name}: locked already, {short(files.manifest)}"))
+            continue
+        made = lock(home, owners[name], name, parsed.incomplete)
+        console.print(
+            Text(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {short(files.manifest)}")
+        )
+    console.print(Text(f"next: {home.command('stamp')}, then {home.command('verify')}"))
+    return 0

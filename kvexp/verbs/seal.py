@@ -1,0 +1,98 @@
+"""`kvexp seal`: seal the registrations of a study; those that are sealed already stay as they are."""
+
+import argparse
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.text import Text
+
+from kvexp.ceremony.changes import grid_changes, other_words
+from kvexp.ceremony.home import Home, named
+from kvexp.ceremony.seal import Draft, commit_for, draft, is_to_be_made_again, is_unused, same
+from kvexp.documents.forms import COPIED
+from kvexp.documents.manifest import core_files, differences
+from kvexp.errors import ConfigError, printable
+from kvexp.verbs.opened import opened, relative, short
+
+SHOWN = 20
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
+    """Seal what is named, by default all; parents before their addenda."""
+    study = opened(parsed, copy=parsed.copy, hint="registrations are named by their ids")
+    home = study.home
+    wanted = {one.content.id: one for one in named(home, study.names)}
+    # A seal that is made again may be in the commit, which then differs from it.
+    commits = {name: commit_for(home, study.selection, one) for name, one in wanted.items()}
+    for name, one in wanted.items():
+        made = draft(home, study.selection, one, commit=commits[name])
+        is_again = made.seals.is_sealed()
+        if is_again:
+            if not same(home, made, whatever_parent=is_unused(home, name)):
+                raise _other(home, made)
+            if not is_to_be_made_again(home, one, made, wanted):
+                console.print(Text(f"{name}: sealed already, {short(made.seals.manifest)}"))
+                continue
+        manifest = made.write(home)
+        console.print(
+            Text(
+                f"{name}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
+                f"({relative(home, made.seals.manifest)}){', again, with its commit' if is_again else ''}"
+            )
+        )
+        for line in _remarks(home, made, one.content.suites):
+            console.print(Text(f"  {line}"))
+    is_whole = all(one.name is None or one.holds_all is not None for one in commits.values())
+    console.print(Text(f"next: {_next(home, is_whole)}"))
+    return 0
+
+
+def _other(home: Home, made: Draft) -> ConfigError:
+    """What differs from the seal that is there: files, then the grid."""
+    name, seals = made.about.id, made.seals
+    files = differences(home.root, seals.read_manifest(), core_files(home.root, made.claims))
+    grid = [f"grid: {line}" for line in grid_changes(seals.read_shards(), made.shards)]
+    words, found = other_words(home, [name]), [*files, *grid]
+    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    copied = home.folder.name == COPIED
+    delete = f" (a sealed copy that nobody relies on can go: delete results/{home.study})" if copied else ""
+    if words and grid and not files:
+        return ConfigError(
+            f"registration {name} of study {home.study} is sealed for another grid{words}: say the "
+            f"words that it was sealed with, or begin anew under another name with study.name=NAME{delete}",
+            [*found[:SHOWN], *more],
+        )
+    return ConfigError(
+        f"registration {name} of study {home.study} is sealed, and what it covers has changed since"
+        f"{words}: restore it, register the change with "
+        f"`{home.amend_command(name)}`, or begin anew under another name with study.name=NAME{delete}",
+        [*found[:SHOWN], *more],
+    )
+
+
+def _remarks(home: Home, made: Draft, suites: Iterable[str]) -> list[str]:
+    """What a person may not expect of this seal."""
+    found, commit = [], made.commit
+    if commit.name is not None and commit.is_dirty:
+        found.append(
+            "the tree differs from its commit, so the seal names none: git commit, then seal again, before "
+            "the stamp"
+        )
+    elif commit.lacking:
+        rest = f" and {len(commit.lacking) - 3} more" if len(commit.lacking) > 3 else ""
+        shown = printable(", ".join(commit.lacking[:3]))
+        found.append(
+            f"not all sealed files are in commit {str(commit.name)[:7]} ({shown}{rest}), so the seal names "
+            "none: git add, git commit, then seal again, before the stamp"
+        )
+    if begun := sorted({path.parts[-3] for path in home.attempts(suites)}):
+        found.append(f"attempts of {', '.join(begun)} were made before the seal: they will not count")
+    return found
+
+
+def _next(home: Home, is_whole: bool) -> str:
+    if home.folder.name == COPIED:
+        return home.command("stamp")
+    if not is_whole:
+        return f"git add and commit, then again {home.seal_command()}"
+    return f"git add and commit the seals, then {home.command('stamp')}"

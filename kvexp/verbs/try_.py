@@ -1,0 +1,173 @@
+"""`kvexp try`: one prompt through chosen arms and budgets, answers beside signals."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from kvexp.documents.seals import UNANCHORED
+from kvexp.draws import uniforms
+from kvexp.errors import ConfigError, InputError, printable
+from kvexp.models.folder import load_model, model_source
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import Answer, answer_all
+from kvexp.replay.memory import is_out_of_memory
+from kvexp.replay.prompt import encode_prompt
+from kvexp.study.arms import places
+from kvexp.study.compose import load_arms, project_root, select
+from kvexp.study.plugins import build_design, build_score
+from kvexp.study.schema import CONDITIONS, ArmConf, ArmGrid
+
+
+def trial(parsed: argparse.Namespace, console: Console) -> int:
+    """Print a table: one line for each arm, condition, budget and draw, the full cache first."""
+    root = project_root()
+    # Arms are taken from conf/arm, listed by the study or not.
+    of_arms = [text for text in parsed.overrides if text.lstrip("+").startswith("arm.")]
+    _refuse_idle(parsed.overrides)
+    selection = select([text for text in parsed.overrides if text not in of_arms], root)
+    if parsed.max_new_tokens < 1:
+        raise ConfigError(f"--max-new-tokens is at least 1, got {parsed.max_new_tokens}")
+    context = _read(parsed.file)
+    confs = load_arms(list(dict.fromkeys(["full", *_names(parsed.arms)])), of_arms, root)
+    arms = [place for conf in confs for place in _places(parsed, conf)]
+    if len(selection.chosen["model"]) != 1:
+        raise ConfigError(f"choose one model with model=NAME: {', '.join(selection.chosen['model'])}")
+    model = next(m for m in selection.models if m.name in selection.chosen["model"])
+    loaded = load_model(model_source(model), model.dtype, selection.cluster.device, model.revision)
+    prompt = encode_prompt(
+        loaded.tokenizer,
+        before="Read the following text.\n\n",
+        context=context,
+        after=f"\n\n{parsed.question} Answer briefly.",
+        question=parsed.question,
+        answer_prefix=parsed.answer_prefix,
+        chat=model.chat,
+    )
+    try:
+        answers = answer_all(
+            loaded,
+            prompt,
+            arms,
+            selection.study.protocol,
+            parsed.max_new_tokens,
+            lambda arm, shape: uniforms(
+                UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape
+            ),
+        )
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise InputError(
+            f"{len(arms)} arms over {prompt.n:,} tokens do not fit into memory here: give fewer arms, "
+            "budgets or seeds, or a shorter text"
+        ) from None
+    _print(answers, console)
+    console.print(
+        f"{prompt.n_context:,} context tokens in a prompt of {prompt.n:,}; prefill "
+        f"{answers[0].prefill_seconds:.1f} s. "
+        "Only a random design with known probabilities has a certificate: a larger one means more "
+        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between "
+        "kept and evicted scores, in their standard deviations."
+    )
+    return 0
+
+
+def _refuse_idle(words: list[str]) -> None:
+    """Raises ConfigError for words about suites and tasks: the prompt is the one that is given."""
+    for word in words:
+        group = word.lstrip("+").partition("=")[0].partition(".")[0]
+        if group in ("suite", "task"):
+            raise ConfigError(f"{word!r} changes nothing: `kvexp try` asks its own question, of no {group}")
+
+
+def _read(path: Path) -> str:
+    try:
+        if str(path) != "-":
+            return path.read_text(encoding="utf-8")
+        if sys.stdin is None:
+            raise InputError("there is no standard input to read: give --file PATH")
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path} as UTF-8 text: {error}") from None
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _numbers(text: str, kind: type[float] | type[int], option: str) -> list[float]:
+    try:
+        return [kind(part) for part in _names(text)]
+    except ValueError:
+        raise ConfigError(f"{option} takes numbers with commas between them, got {text!r}") from None
+
+
+def _places(parsed: argparse.Namespace, conf: ArmConf) -> list[Arm]:
+    """An arm in every condition that it is defined in."""
+    chosen = build_design(conf.design, **conf.design_params)
+    if chosen.keeps_all:
+        return places(conf, ArmGrid(conf.name))
+    seeds = [int(s) for s in _numbers(parsed.seeds, int, "--seeds")] if chosen.is_random else []
+    budgets = _numbers(parsed.budgets, float, "--budgets")
+    conditions = [c for c in CONDITIONS if _defined(conf, c)]
+    return places(conf, ArmGrid(conf.name, conditions, budgets, seeds))
+
+
+def _defined(conf: ArmConf, condition: str) -> bool:
+    name = conf.aware_score if condition == "aware" and conf.aware_score else conf.score
+    return name is None or condition in build_score(name).conditions
+
+
+WIDE = 110  # columns of a terminal in which answers fit beside the signals
+
+
+def _print(answers: list[Answer], console: Console) -> None:
+    """Signals and answers in one table, or in two where the terminal is narrow: no number is cut."""
+    table = Table(box=None, collapse_padding=True)
+    for column in ("arm", "cond."):
+        table.add_column(column, no_wrap=True)
+    for column in ("budget", "draw", "kept", "cert.", "entropy", "evicted", "margin", "logprob"):
+        table.add_column(column, justify="right", no_wrap=True)
+    texts = table
+    if console.width < WIDE:
+        texts = Table(box=None, collapse_padding=True)
+        for column in ("arm", "cond.", "budget", "draw"):
+            texts.add_column(column, no_wrap=True)
+    texts.add_column("answer", overflow="fold")
+    for answer in answers:
+        text = Text(printable(" ".join(answer.text.split())))
+        place, signals = _place(answer), _signals(answer)
+        if texts is table:
+            table.add_row(*place, *signals, text)
+        else:
+            table.add_row(*place, *signals)
+            texts.add_row(*place, text)
+    console.print(table)
+    if texts is not table:
+        console.print(texts)
+
+
+def _place(answer: Answer) -> list[str]:
+    arm = answer.planned.arm
+    budget = "" if arm.budget is None else f"{arm.budget:g}"
+    return [arm.name, arm.condition or "", budget, "" if arm.seed is None else str(arm.seed)]
+
+
+def _signals(answer: Answer) -> list[str]:
+    planned, steps, logprobs = answer.planned, answer.certificate_steps, answer.decoded.logprobs
+    return [
+        f"{planned.plan.realised:.0f}",
+        _number(None if steps is None else max(steps)),
+        _number(answer.entropy),
+        _number(planned.evicted_mass),
+        _number(planned.margin),
+        _number(sum(logprobs) / len(logprobs)),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
