@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kvexp.scores.base import Score, Spans
+from kvexp.scores.base import Layer, Score, Spans
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Norm(Score):
     def rows(self, spans: Spans) -> range:
         return range(max(0, spans.n_evictable - self.rows_back), spans.n_evictable)
 
-    def finish(self, mass_KN: torch.Tensor, values_KND: torch.Tensor) -> torch.Tensor:
-        return mass_KN * values_KND.float().norm(dim=-1)
+    def finish(self, layer: Layer) -> torch.Tensor:
+        return layer.mass_KN * layer.values_KND.float().norm(dim=-1)
 '''
 TASK = '''
 """Repeats a letter; scored by the number of characters, so that a tiny random model passes and fails."""

@@ -18,14 +18,14 @@ RARE = 1e-3  # below it a token's pi counts as rare
 
 
 @dataclass(frozen=True)
-class Layer:
+class Queried:
     """One layer at some later queries, float64."""
 
     logits_KGQN: torch.Tensor  # scaled; -inf on positions after the query
     values_KND: torch.Tensor
 
     @classmethod
-    def of(cls, prefill: Prefill, layer: int) -> "Layer":
+    def of(cls, prefill: Prefill, layer: int) -> "Queried":
         """The layer's logits and values at the queries that the prefill kept."""
         keys, values = prefill.keys[layer].double(), prefill.values[layer].double()
         heads, queries, dim = prefill.queries[layer].shape
@@ -62,7 +62,7 @@ class Errors:
     rare_attention: torch.Tensor
 
 
-def errors(layer: Layer, plans: Plans, protocol: Protocol) -> Errors:
+def errors(layer: Queried, plans: Plans, protocol: Protocol) -> Errors:
     """True errors of the four estimators and the certificate of Poisson with the offset."""
     weights, truth = attend(layer, None)
     scale = truth.norm(dim=-1) + protocol.norm_floor
@@ -97,7 +97,7 @@ def _share(weights_KGQN: torch.Tensor, chosen_KN: torch.Tensor) -> torch.Tensor:
     return (weights_KGQN * chosen_KN[:, None, None]).sum(-1).clamp_max(1.0)
 
 
-def attend(layer: Layer, bias_KN: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+def attend(layer: Queried, bias_KN: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """Softmax weights (K, G, Q, N) under a bias of the logits, and the attention output (K, G, Q, D)."""
     logits = layer.logits_KGQN
     if bias_KN is not None:
@@ -106,20 +106,20 @@ def attend(layer: Layer, bias_KN: torch.Tensor | None) -> tuple[torch.Tensor, to
     return weights, weights @ layer.values_KND[:, None]
 
 
-def bias(layer: Layer, plan: KeepPlan, corrected: bool) -> torch.Tensor:
+def bias(layer: Queried, plan: KeepPlan, corrected: bool) -> torch.Tensor:
     """-inf on evicted tokens, log(1/pi) on kept ones if corrected; later tokens are never evicted; (K, N)."""
     offset = logit_offset(plan.pi_LKN[0]).double() if corrected else 0.0
     return _over_cache(layer, torch.where(plan.kept_LKN[0], offset, -torch.inf), 0.0)
 
 
-def _over_cache(layer: Layer, values_Kn: torch.Tensor, later: float) -> torch.Tensor:
+def _over_cache(layer: Queried, values_Kn: torch.Tensor, later: float) -> torch.Tensor:
     """Values of the evictable tokens, continued over those that came later: (K, N)."""
     missing = layer.logits_KGQN.shape[-1] - values_Kn.shape[-1]
     return torch.nn.functional.pad(values_Kn, (0, missing), value=later)
 
 
 def _variance(
-    layer: Layer, plan: KeepPlan, weights_KGQN: torch.Tensor, estimate_KGQD: torch.Tensor
+    layer: Queried, plan: KeepPlan, weights_KGQN: torch.Tensor, estimate_KGQD: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """V of Theorem 2 and its largest term, each (K, G, Q)."""
     kv_heads, group, queries, n = weights_KGQN.shape

@@ -110,7 +110,7 @@ def _rows(arm: Arm, prompt: Prompt) -> Rows | None:
         return None
     spans = prompt.spans(arm.condition)
     rows = arm.score.rows(spans)
-    if not rows:
+    if arm.score.reads_attention and not rows:
         raise InputError(
             f"arm {arm.name}: none of the {spans.n_evictable} tokens in the cache is a query that its score "
             "reads: use a longer prompt or another score"
@@ -160,12 +160,7 @@ def _score(
     if arm.score is None or rows is None:
         return None
     if (arm.score, rows) not in made:
-        made[arm.score, rows] = torch.stack(
-            [
-                arm.score.finish(mass, values[:, : rows.n_keys])
-                for mass, values in zip(state.masses[rows], state.values, strict=True)
-            ]
-        )
+        made[arm.score, rows] = torch.stack([arm.score.finish(layer) for layer in state.layers(rows)])
     return made[arm.score, rows]
 
 

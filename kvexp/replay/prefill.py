@@ -4,7 +4,7 @@ Attention itself goes through the fused kernel; a score costs only its own query
 Legend: L layers, H query heads, K KV heads, G = H / K, N tokens, R rows, D head dimension.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from kvexp.replay.attention import forward
 from kvexp.replay.model import Loaded
 from kvexp.replay.products import product
+from kvexp.scores.base import Layer
 
 ROW_CHUNK = 64
 
@@ -35,6 +36,13 @@ class Prefill:
     values: list[torch.Tensor] = field(default_factory=list)  # by layer, (K, N, D)
     masses: dict[Rows, list[torch.Tensor]] = field(default_factory=dict)  # by layer, (K, n_keys)
     logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # (vocabulary,), last token fed
+
+    def layers(self, rows: Rows) -> Iterator[Layer]:
+        """What a score that reads these rows sees, layer by layer."""
+        n = rows.n_keys
+        for keys, values, mass in zip(self.keys, self.values, self.masses[rows], strict=True):
+            position = torch.arange(n, device=keys.device)
+            yield Layer(keys[:, :n], values[:, :n], position, mass)
 
     def attend(
         self,

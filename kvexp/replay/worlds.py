@@ -11,10 +11,10 @@ import torch
 
 from kvexp.design.base import Design, fixed_plan
 from kvexp.estimate import normalised_entropy
-from kvexp.replay.cells import Errors, Layer, Plans, attend, errors
+from kvexp.replay.cells import Errors, Plans, Queried, attend, errors
 from kvexp.replay.protocol import Protocol
 from kvexp.replay.signals import evicted_mass, margin
-from kvexp.scores.base import Score
+from kvexp.scores.base import Layer, Score
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,22 @@ class Outcome:
 
 
 def outcome(
-    layer: Layer, keys_KND: torch.Tensor, scored: Scored, plans: Plans, protocol: Protocol
+    layer: Queried, keys_KND: torch.Tensor, scored: Scored, plans: Plans, protocol: Protocol
 ) -> Outcome:
     """Statistics of top-k in this world, made anew from the world's cache, and the true errors in it."""
     return Outcome(statistics(layer, keys_KND, scored), errors(layer, plans, protocol))
 
 
-def statistics(layer: Layer, keys_KND: torch.Tensor, scored: Scored) -> str:
+def statistics(layer: Queried, keys_KND: torch.Tensor, scored: Scored) -> str:
     """sha256 of scores, keep set, retained keys and values, logits, weights, output and signals of top-k."""
     n = scored.mass_Kn.shape[-1]
-    cached = layer.values_KND[:, :n].to(keys_KND.dtype)  # exact: a changed world has the same numbers
-    score = scored.score.finish(scored.mass_Kn, cached)[None]
+    cached = Layer(
+        keys_KND[:, :n],
+        layer.values_KND[:, :n].to(keys_KND.dtype),  # exact: a changed world has the same numbers
+        torch.arange(n, device=keys_KND.device),
+        scored.mass_Kn,
+    )
+    score = scored.score.finish(cached)[None]
     plan = fixed_plan(scored.design.inclusion(score, scored.protected_n, scored.slots))
     digest = hashlib.sha256()
     signals = (evicted_mass(score, plan.kept_LKN), margin(score, plan.kept_LKN, scored.protected_n))
@@ -58,7 +63,7 @@ def statistics(layer: Layer, keys_KND: torch.Tensor, scored: Scored) -> str:
         there = torch.cat(
             [kept.nonzero()[:, 0], torch.arange(n, len(layer.values_KND[head]), device=kept.device)]
         )
-        retained = Layer(layer.logits_KGQN[head, None, ..., there], layer.values_KND[head, None, there])
+        retained = Queried(layer.logits_KGQN[head, None, ..., there], layer.values_KND[head, None, there])
         weights, out = attend(retained, None)
         entropy = normalised_entropy(weights, torch.tensor(len(there), dtype=torch.float64))
         _add(digest, keys_KND[head, there], retained.values_KND, retained.logits_KGQN)
@@ -72,7 +77,7 @@ def _add(digest: "hashlib._Hash", *tensors: torch.Tensor) -> None:
         digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
 
 
-def permuted(layer: Layer, evicted_Kn: torch.Tensor, uniforms_Kn: torch.Tensor) -> Layer:
+def permuted(layer: Queried, evicted_Kn: torch.Tensor, uniforms_Kn: torch.Tensor) -> Queried:
     """The layer with the values of each head's evicted tokens in random order."""
     values = layer.values_KND.clone()
     for head, evicted in enumerate(evicted_Kn):
@@ -81,7 +86,7 @@ def permuted(layer: Layer, evicted_Kn: torch.Tensor, uniforms_Kn: torch.Tensor) 
     return replace(layer, values_KND=values)
 
 
-def rotated(layer: Layer, evicted_Kn: torch.Tensor, uniforms_KD: torch.Tensor) -> Layer:
+def rotated(layer: Queried, evicted_Kn: torch.Tensor, uniforms_KD: torch.Tensor) -> Queried:
     """The layer with each head's evicted values under one random rotation that keeps norms to the bit.
 
     The rotation changes the signs of an even number of coordinates: no rounding, determinant 1.

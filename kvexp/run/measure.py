@@ -10,7 +10,7 @@ from kvexp.design.base import KeepPlan, drawn_plan, fixed_plan, protected_mask, 
 from kvexp.draws import uniforms
 from kvexp.errors import InputError
 from kvexp.records import CHANGES, Cell, Change, World
-from kvexp.replay.cells import Errors, Layer, Plans, errors
+from kvexp.replay.cells import Errors, Plans, Queried, errors
 from kvexp.replay.model import Loaded
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.prompt import Prompt, check_length
@@ -47,7 +47,7 @@ class _Replay:
     names: Mapping[str, Any]  # what every row of the prompt begins with
     prefill: Prefill
     n: int  # evictable tokens
-    masses: Mapping[str, list[torch.Tensor]]  # by kind of row, by layer, (K, n)
+    rows: Mapping[str, Rows]  # by kind of row, the queries that its score reads
     scores: Mapping[str, Score]
 
     @property
@@ -65,11 +65,7 @@ class _Replay:
 
     def plans(self, kind: str, budget: float, seed: int) -> list[Plans]:
         """What the three designs keep, by layer."""
-        finish = self.scores[kind].finish
-        made = [
-            finish(mass, values[:, : self.n])
-            for mass, values in zip(self.masses[kind], self.prefill.values, strict=True)
-        ]
+        made = [self.scores[kind].finish(layer) for layer in self.prefill.layers(self.rows[kind])]
         score_LKn = torch.stack(made)
         kept = self.slots(budget)
         uniform = self.uniforms(seed, self.shard.attention.condition, tuple(score_LKn.shape))  # type: ignore[arg-type]
@@ -110,7 +106,7 @@ def _replay(
         "rotation": build_score(conf.rotation_score, **conf.rotation_score_params),
     }
     rows = {kind: Rows(s.rows(spans), n) for kind, s in scores.items()}
-    if not all(r.positions for r in rows.values()):
+    if not all(rows[kind].positions or not s.reads_attention for kind, s in scores.items()):
         raise InputError(f"none of the {n} evictable tokens is a query that the score reads")
     queries_at = [n + offset for offset in conf.query_offsets]
     state = prefill(loaded, prompt.ids[: last + 1], rows.values(), queries_at)
@@ -122,15 +118,14 @@ def _replay(
         "task": shard.task.name,
         "example_id": example_id,
     }
-    masses = {kind: state.masses[r] for kind, r in rows.items()}
-    return _Replay(shard, anchor, names, state, n, masses, scores)
+    return _Replay(shard, anchor, names, state, n, rows, scores)
 
 
 def _cells(replay: _Replay) -> Iterator[Cell]:
     conf = replay.shard.attention
     plans = {(b, s): replay.plans("cell", b, s) for b in conf.budgets for s in conf.seeds}
     for number in range(replay.shard.layers):
-        layer = Layer.of(replay.prefill, number)
+        layer = Queried.of(replay.prefill, number)
         for (budget, seed), by_layer in plans.items():
             found = errors(layer, by_layer[number], replay.shard.protocol)
             place = {"budget": budget, "seed": seed, "layer": number, "score": conf.score}
@@ -168,9 +163,9 @@ def _worlds(replay: _Replay, change: Change) -> Iterator[World]:
     plans = replay.plans(kind, budget, seed)
     changes = _world_uniforms(replay, change, plans[0])
     for number in range(replay.shard.layers):
-        as_it_is, evicted = Layer.of(replay.prefill, number), ~plans[number].topk.kept_LKN[0]
+        as_it_is, evicted = Queried.of(replay.prefill, number), ~plans[number].topk.kept_LKN[0]
         scored = Scored(
-            mass_Kn=replay.masses[kind][number],
+            mass_Kn=replay.prefill.masses[replay.rows[kind]][number],
             score=replay.scores[kind],
             design=build_design("topk"),
             protected_n=replay.protected,

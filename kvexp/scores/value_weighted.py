@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from kvexp.errors import ConfigError
-from kvexp.scores.base import Score, Spans
+from kvexp.scores.base import Layer, Score, Spans
 
 
 @dataclass(frozen=True)
@@ -23,5 +23,5 @@ class ValueWeighted(Score):
     def rows(self, spans: Spans) -> range:
         return range(max(0, spans.n_evictable - self.window), spans.n_evictable)
 
-    def finish(self, mass_KN: torch.Tensor, values_KND: torch.Tensor) -> torch.Tensor:
-        return mass_KN * values_KND.float().abs().sum(-1)
+    def finish(self, layer: Layer) -> torch.Tensor:
+        return layer.mass_KN * layer.values_KND.float().abs().sum(-1)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from kvexp.errors import ConfigError
-from kvexp.scores.base import Score, Spans
+from kvexp.scores.base import Layer, Score, Spans
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Window(Score):
     def rows(self, spans: Spans) -> range:
         return range(max(0, spans.n_evictable - self.window), spans.n_evictable)
 
-    def finish(self, mass_KN: torch.Tensor, values_KND: torch.Tensor) -> torch.Tensor:
+    def finish(self, layer: Layer) -> torch.Tensor:
         return torch.nn.functional.avg_pool1d(
-            mass_KN, self.pool, stride=1, padding=self.pool // 2, count_include_pad=False
+            layer.mass_KN, self.pool, stride=1, padding=self.pool // 2, count_include_pad=False
         )

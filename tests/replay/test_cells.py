@@ -16,7 +16,7 @@ from transformers import AttentionInterface
 from kvexp.design.base import KeepPlan, drawn_plan, fixed_plan
 from kvexp.draws import uniforms
 from kvexp.estimate import squared_distances, variance_terms
-from kvexp.replay.cells import Layer, Plans, errors
+from kvexp.replay.cells import Plans, Queried, errors
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, prefill
 from kvexp.replay.protocol import Protocol
@@ -319,7 +319,8 @@ def test_the_text_after_the_eviction_changes_no_score_and_no_plan(shard, loaded,
         measured(shard, loaded, family=Short(after=after))
     assert not torch.equal(seen[0].prefill.queries[1], seen[1].prefill.queries[1])
     for kind in ("cell", "rotation"):
-        for ours, theirs in zip(seen[0].masses[kind], seen[1].masses[kind], strict=True):
+        one, other = (replay.prefill.masses[replay.rows[kind]] for replay in seen)
+        for ours, theirs in zip(one, other, strict=True):
             assert torch.equal(ours, theirs)
         pairs = zip(seen[0].plans(kind, 0.5, 1), seen[1].plans(kind, 0.5, 1), strict=True)
         for ours, theirs in pairs:
@@ -375,12 +376,11 @@ class Attention:
         self.protected = torch.arange(self.n) < SINKS
         self.protected |= torch.arange(self.n) >= self.n - RECENT
         self.kept = round(budget * self.n)
-        pairs = zip(state.masses[rows], state.values, strict=True)
-        self.scores = torch.stack([read.finish(m, v[:, : self.n]) for m, v in pairs])
+        self.scores = torch.stack([read.finish(layer) for layer in state.layers(rows)])
         made = build_design("poisson", floor=least_pi)
         self.pi = made.inclusion(self.scores, self.protected, self.kept)
         self.topk = fixed_plan(build_design("topk").inclusion(self.scores, self.protected, self.kept))
-        self.layers = [Layer.of(state, number) for number in range(loaded.layers)]
+        self.layers = [Queried.of(state, number) for number in range(loaded.layers)]
 
     def draw(self, number):
         return torch.from_numpy(uniforms("test", number, "t", "e", "stream", tuple(self.pi.shape)))

@@ -1,13 +1,20 @@
 """Attention mass of chosen rows against the full attention matrix."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 
 from kvexp.errors import ConfigError
+from kvexp.replay.arm import Arm
+from kvexp.replay.harness import plan_all
 from kvexp.replay.model import wrap
 from kvexp.replay.prefill import Rows, attention_mass, prefill
-from kvexp.scores.base import Spans
-from kvexp.study.plugins import build_score
+from kvexp.replay.prompt import Prompt
+from kvexp.replay.protocol import Protocol
+from kvexp.scores.base import Layer, Score, Spans
+from kvexp.study.plugins import build_design, build_score
 from tests import tiny
 
 
@@ -54,9 +61,39 @@ def test_rows_of_the_shipped_scores(name, params, expected):
 
 def test_window_pools_over_neighbours_without_padding_bias():
     mass = torch.tensor([[1.0, 2.0, 3.0, 4.0, 50.0]])
-    pooled = build_score("window", pool=3).finish(mass, torch.empty(1, 5, 2))
+    nothing = torch.empty(1, 5, 2)
+    layer = Layer(nothing, nothing, torch.arange(5), mass)
+    pooled = build_score("window", pool=3).finish(layer)
     assert pooled.tolist() == [pytest.approx([1.5, 2.0, 3.0, 19.0, 27.0])]
-    assert torch.equal(build_score("window", pool=1).finish(mass, torch.empty(1, 5, 2)), mass)
+    assert torch.equal(build_score("window", pool=1).finish(layer), mass)
+
+
+@dataclass(frozen=True)
+class KeyNorm(Score):
+    """As a file of kvexp/scores would have it: it reads keys and positions, and no attention."""
+
+    reads_attention: ClassVar[bool] = False
+
+    def finish(self, layer):
+        assert layer.position_N.tolist() == list(range(layer.keys_KND.shape[1]))
+        assert not layer.mass_KN.any()
+        return 1 / layer.keys_KND.float().norm(dim=-1)
+
+
+def test_a_score_may_read_the_keys_alone():
+    """Key norm is one new class: no query row is asked of the prefill, and top-k keeps the shortest keys."""
+    loaded = wrap(tiny.model("llama"), tiny.tokenizer())
+    prompt = Prompt(torch.arange(20, 80), 0, 52, (54, 58), 52)
+    arm = Arm("key_norm", KeyNorm(), build_design("topk"), "plain", "stream", 0.8)
+    [planned] = plan_all(loaded, prompt, [arm], Protocol(sinks=4, recent=8), lambda *_: None)
+    state = prefill(loaded, prompt.ids, [])
+    free = slice(4, 44)
+    for layer, keys in enumerate(state.keys):
+        norms = keys[:, free].norm(dim=-1)
+        kept = planned.plan.kept_LKN[layer, :, free]
+        assert kept.sum(-1).tolist() == [round(0.8 * 52) - 12] * len(norms)
+        for head in range(len(norms)):
+            assert norms[head][kept[head]].max() <= norms[head][~kept[head]].min()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import torch
 
 from kvexp.draws import uniforms
 from kvexp.records import CHANGES
-from kvexp.replay.cells import Layer
+from kvexp.replay.cells import Queried
 from kvexp.replay.model import wrap
 from kvexp.replay.worlds import Scored, permuted, rotated, statistics
 from kvexp.run import measure
-from kvexp.scores.base import Score
+from kvexp.scores.base import Layer, Score
 from kvexp.study.plugins import build_design
 from tests import tiny
 from tests.run.test_measure import (
@@ -82,7 +82,7 @@ def by_layer(worlds, change):
 class TopK:
     """One layer of top-k: everything that `statistics` reads."""
 
-    layer: Layer
+    layer: Queried
     keys: torch.Tensor
     scored: Scored
     kept: torch.Tensor  # (K, n)
@@ -94,14 +94,14 @@ class TopK:
 
 def topk_of(replay, kind="cell", number=1, budget=0.25):
     scored = Scored(
-        mass_Kn=replay.masses[kind][number],
+        mass_Kn=replay.prefill.masses[replay.rows[kind]][number],
         score=replay.scores[kind],
         design=build_design("topk"),
         protected_n=replay.protected,
         slots=replay.slots(budget),
     )
     kept = replay.plans(kind, budget, 0)[number].topk.kept_LKN[0]
-    return TopK(Layer.of(replay.prefill, number), replay.prefill.keys[number].clone(), scored, kept)
+    return TopK(Queried.of(replay.prefill, number), replay.prefill.keys[number].clone(), scored, kept)
 
 
 def in_world(topk, change, seed=1):
@@ -157,7 +157,9 @@ def test_top_k_keeps_the_same_tokens_in_the_plan_and_in_the_statistics(shard):
     for number in range(3):
         topk = topk_of(replay, "rotation", number)
         n = topk.kept.shape[1]
-        again = topk.scored.score.finish(topk.scored.mass_Kn, topk.layer.values_KND[:, :n])[None]
+        place = torch.arange(n)
+        cached = Layer(topk.keys[:, :n], topk.layer.values_KND[:, :n], place, topk.scored.mass_Kn)
+        again = topk.scored.score.finish(cached)[None]
         pi = topk.scored.design.inclusion(again, topk.scored.protected_n, topk.scored.slots)
         assert torch.equal(pi[0] > 0, topk.kept)
 
@@ -176,8 +178,8 @@ def test_two_norms_that_only_float64_tells_apart_leave_the_statistics_the_same(r
     values[:, free[: room - 1]] = 100.0
     values[:, free[room]], values[:, free[room + 7]] = low, high
     layers = [values] * 3
-    masses = {kind: [torch.ones_like(m) for m in mass] for kind, mass in replay.masses.items()}
-    same = replace(replay, prefill=replace(replay.prefill, values=layers), masses=masses)
+    masses = {rows: [torch.ones_like(m) for m in mass] for rows, mass in replay.prefill.masses.items()}
+    same = replace(replay, prefill=replace(replay.prefill, values=layers, masses=masses))
     for group in by_layer(list(measure._worlds(same, "rotation")), "rotation"):
         assert len({row.statistics for row in group}) == 1
 
@@ -262,7 +264,7 @@ def test_evicted_keys_values_and_logits_do_not_enter_the_statistics(replay):
         keys[head, :n][~topk.kept[head]] = 7.0
         values[head, :n][~topk.kept[head]] = torch.nan
         logits[head, ..., :n][..., ~topk.kept[head]] = 9.0
-    other = replace(topk, keys=keys, layer=Layer(logits, values))
+    other = replace(topk, keys=keys, layer=Queried(logits, values))
     assert other.digest == topk.digest
 
 
@@ -278,8 +280,8 @@ class Untouched(Score):
 class SumsValues(Untouched):
     """Reads more of a value than its norm."""
 
-    def finish(self, mass_KN, values_KND):
-        return mass_KN * (1 + values_KND.sum(-1).abs()).to(mass_KN.dtype)
+    def finish(self, layer):
+        return layer.mass_KN * (1 + layer.values_KND.sum(-1).abs()).to(layer.mass_KN.dtype)
 
 
 def test_a_score_that_reads_more_than_norms_is_noticed(replay):
@@ -349,7 +351,7 @@ def test_a_rotation_keeps_every_norm_to_the_bit_and_has_determinant_one(replay):
 
 
 def test_odd_and_no_flips_are_handled():
-    layer = Layer(torch.zeros(3, 1, 1, 5), torch.ones(3, 5, 4, dtype=torch.float64))
+    layer = Queried(torch.zeros(3, 1, 1, 5), torch.ones(3, 5, 4, dtype=torch.float64))
     uniform = torch.tensor([[0.1, 0.9, 0.9, 0.9], [0.9] * 4, [0.1] * 3 + [0.9]], dtype=torch.float64)
     given = uniform.clone()
     evicted = torch.tensor([True, False, True]).expand(3, 3)
