@@ -1,4 +1,4 @@
-"""Bring the tables of README.md up to date with verdicts.json and details.json of results/embedded.
+"""Bring the tables of README.md and docs/reference-run.md up to date with verdicts.json and details.json of results/embedded.
 
 Usage: python scripts/readme_verdicts.py [--check]; with --check nothing is written and 1 means stale.
 """
@@ -80,23 +80,28 @@ def main() -> int:
     verdicts, details = (
         json.loads((folder / f"{name}.json").read_text()) for name in ("verdicts", "details")
     )
-    readme = ROOT / "README.md"
-    before = readme.read_text()
     tables = {
-        "verdicts": verdict_rows(verdicts),
-        "signals": panel_rows(details),
-        "attention": attention_rows(details),
+        "README.md": {"verdicts": verdict_rows(verdicts), "signals": panel_rows(details)},
+        "docs/reference-run.md": {"attention": attention_rows(details)},
     }
-    after = before
-    for name, lines in tables.items():
-        begin = BEGIN.format(name)
-        head, rest = after.split(begin)
-        body = "\n".join(lines)
-        after = f"{head}{begin}\n\n{body}\n\n{END}{rest.split(END, 1)[1]}"
-    if "--check" in sys.argv[1:]:
-        return int(after != before)
-    readme.write_text(after)
-    return 0
+    stale = False
+    for name, found in tables.items():
+        page = ROOT / name
+        before = page.read_text()
+        after = before
+        for table, lines in found.items():
+            after = with_table(after, table, "\n".join(lines))
+        stale |= after != before
+        if "--check" not in sys.argv[1:]:
+            page.write_text(after)
+    return int(stale and "--check" in sys.argv[1:])
+
+
+def with_table(text: str, name: str, body: str) -> str:
+    """The page with one table in place of the one between its marks."""
+    begin = BEGIN.format(name)
+    head, rest = text.split(begin)
+    return f"{head}{begin}\n\n{body}\n\n{END}{rest.split(END, 1)[1]}"
 
 
 if __name__ == "__main__":
