@@ -69,7 +69,16 @@ MOST_FILES = 215
 MOST_CORE_LINES = 6_500  # of what every seal covers
 MOST_LINES_OF_A_FILE = 500
 MOST_ROOT_MODULES = 8
-CORE = ("analysis/__init__.py", "analysis/__main__.py", "analysis/core", "kvexp/documents", *tuple(f"kvexp/{name}.py" for name in ("__init__", "records", "errors", "files")))
+CORE = (
+    "analysis/__init__.py",
+    "analysis/__main__.py",
+    "analysis/core",
+    "kvexp/__init__.py",
+    "kvexp/documents",
+    "kvexp/errors.py",
+    "kvexp/files.py",
+    "kvexp/records.py",
+)
 
 # The checker -------------------------------------------------------------------------------------
 
