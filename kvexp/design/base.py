@@ -4,13 +4,16 @@ Fixed designs choose 0 or 1 and leave nothing to chance; random ones are drawn b
 Legend: L layers, K KV heads, N cached tokens when eviction happens.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -81,5 +84,7 @@ def slots(budget: float, n: int, protected: int) -> int:
 
 def protected_mask(n: int, sinks: int, recent: int, device: torch.device | None = None) -> torch.Tensor:
     """Bool (n,): the first `sinks` and the last `recent` tokens, which no design evicts."""
+    import torch  # here: who only lists a study's rows needs no tensor
+
     position = torch.arange(n, device=device)
     return (position < sinks) | (position >= n - recent)

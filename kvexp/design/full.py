@@ -1,11 +1,14 @@
 """The full cache: nothing is evicted."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.design.base import Design
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -16,4 +19,6 @@ class Full(Design):
     keeps_all: ClassVar[bool] = True
 
     def inclusion(self, score_LKN: torch.Tensor, protected_N: torch.Tensor, slots: int) -> torch.Tensor:
+        import torch
+
         return torch.ones_like(score_LKN, dtype=torch.float64)

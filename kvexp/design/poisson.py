@@ -5,13 +5,16 @@ the budget: every token whose allocation reaches 1 joins the certainty set and t
 `single_clip` is the literal reading, c = m / sum(score): it under-spends a skewed score's budget.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.design.base import Design
 from kvexp.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Poisson(Design):
             raise ConfigError(f"the floor of pi lies in (0, 1), got {self.floor:g}")
 
     def inclusion(self, score_LKN: torch.Tensor, protected_N: torch.Tensor, slots: int) -> torch.Tensor:
+        import torch
+
         free = ~protected_N
         m = slots - int(protected_N.sum())
         if self.floor * int(free.sum()) > m:
@@ -44,6 +49,8 @@ class Poisson(Design):
 
 def single_clip(score: torch.Tensor, m: int, floor: float) -> torch.Tensor:
     """pi = clip(m * score / sum(score), floor, 1) along the last axis; floor where all scores are 0."""
+    import torch
+
     share = score / score.sum(-1, keepdim=True).clamp_min(torch.finfo(score.dtype).tiny)
     return (m * share).clamp(floor, 1.0)
 
@@ -54,6 +61,8 @@ def proportional(score: torch.Tensor, m: int, floor: float) -> torch.Tensor:
     Where no more than m tokens have a positive score those become certain and the rest of m is spread
     evenly. Needs 0 < m <= tokens; float64 in, float64 out.
     """
+    import torch
+
     n = score.shape[-1]
     if m >= n:
         return torch.ones_like(score)
@@ -69,6 +78,8 @@ def _scale(score: torch.Tensor, m: int, floor: float) -> torch.Tensor:
     The sum grows with c: bisection on log c finds which tokens are certain and which stand on the floor,
     then c is exact. Sorted scores and their running sums make a step O(log n).
     """
+    import torch
+
     ordered = score.sort(-1).values.contiguous()
     mass = torch.nn.functional.pad(ordered.cumsum(-1), (1, 0))
 

@@ -1,11 +1,14 @@
 """StreamingLLM (Xiao et al., 2024): attention sinks and the most recent tokens."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.design.base import Design
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class Recency(Design):
     uses_score: ClassVar[bool] = False
 
     def inclusion(self, score_LKN: torch.Tensor, protected_N: torch.Tensor, slots: int) -> torch.Tensor:
-        free = torch.nonzero(~protected_N).flatten()
+        free = (~protected_N).nonzero().flatten()
         pi_N = protected_N.double()
         pi_N[free[len(free) - (slots - int(protected_N.sum())) :]] = 1.0
         return pi_N.expand(score_LKN.shape)

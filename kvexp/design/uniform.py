@@ -1,11 +1,14 @@
 """Uniform Poisson sampling: every unprotected token has the same inclusion probability."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.design.base import Design
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,8 @@ class Uniform(Design):
     is_random: ClassVar[bool] = True
 
     def inclusion(self, score_LKN: torch.Tensor, protected_N: torch.Tensor, slots: int) -> torch.Tensor:
+        import torch
+
         free = ~protected_N
         pi = torch.ones(score_LKN.shape, dtype=torch.float64, device=score_LKN.device)
         pi[..., free] = (slots - int(protected_N.sum())) / int(free.sum())

@@ -4,15 +4,17 @@ The prompt is prefix | context | suffix. The chat template is rendered with a se
 place, so that stream arms can compress before any token of the question exists.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from jinja2 import TemplateError
+from typing import TYPE_CHECKING, Any
 
 from kvexp.errors import InputError
 from kvexp.scores.base import Spans
+
+if TYPE_CHECKING:
+    import torch
 
 SENTINEL = "\u2063kvexp-context\u2063"
 
@@ -61,6 +63,8 @@ def encode_prompt(
     `limit` cuts a longer context in the middle, on its token ids; `needles` are character spans of the
     context. An odd limit leaves one token more before the cut than behind it.
     """
+    import torch
+
     prefix, suffix = _render(tokenizer, before, after, chat)
     if not chat and answer_prefix and not (suffix[-1:].isspace() or answer_prefix[0].isspace()):
         suffix += "\n"  # a template would end the turn here
@@ -175,6 +179,8 @@ def check_length(prompt: Prompt, max_new_tokens: int, max_positions: int) -> Non
 
 
 def _render(tokenizer: Any, before: str, after: str, chat: bool) -> tuple[str, str]:
+    from jinja2 import TemplateError
+
     if not chat:
         # Only a tokenizer that begins every text so is used to it.
         opens = tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id]

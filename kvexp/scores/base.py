@@ -3,10 +3,13 @@
 Legend: K KV heads, N cached tokens when eviction happens, D head dimension.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """Value-aware score (VATP, Guo et al., 2024): attention of an observation window times the value's norm."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from kvexp.errors import ConfigError
 from kvexp.scores.base import Layer, Score, Spans
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """SnapKV (Li et al., 2024): attention of an observation window at the end, pooled over neighbours."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kvexp.errors import ConfigError
 from kvexp.scores.base import Layer, Score, Spans
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class Window(Score):
         return range(max(0, spans.n_evictable - self.window), spans.n_evictable)
 
     def finish(self, layer: Layer) -> torch.Tensor:
+        import torch
+
         return torch.nn.functional.avg_pool1d(
             layer.mass_KN, self.pool, stride=1, padding=self.pool // 2, count_include_pad=False
         )
