@@ -1,29 +1,17 @@
-"""From conf/ and overrides to dataclasses: Hydra composes one item at a time, and ends here.
+"""From conf/ and the words of a command to a study, one item at a time.
 
-Overrides after the verb: `study=`, `suite=`, `model=` and `task=` choose, `suite.n_examples=5` changes
-that field of every suite of the study, `suite.demo-512.n_examples=5` of one. Nothing else in kvexp
-imports Hydra.
+Words after the verb: `study=`, `suite=`, `model=` and `task=` choose, `suite.n_examples=5` changes that
+field of every suite of the study, `suite.demo-512.n_examples=5` of one.
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_origin
 
-from hydra import compose, initialize_config_dir
-from hydra.conf import HydraConf
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
-
 from kvexp.errors import ConfigError, suggest
 from kvexp.records import ID_PATTERN
+from kvexp.study.items import default_of, item_of, value_of
 from kvexp.study.results import SCRATCH
 from kvexp.study.schema import (
     GROUPS,
@@ -39,18 +27,8 @@ from kvexp.study.schema import (
 )
 
 RESERVED = ("examples", "locks", "figures", "tables")  # folders of results/<study> that are no suite
-
-
-def _register() -> None:
-    store = ConfigStore.instance()
-    for group, schemas in SCHEMAS.items():
-        for name, schema in schemas.items():
-            store.store(group=group, name=name, node=schema)
-    # Hydra composes its own launchers, sweepers and loggers with every file: two thirds of the time, unused.
-    store.store(group="hydra", name="config", node=HydraConf(defaults=[]))
-
-
-_register()
+NO_NAMES = ("true", "false", "null", "nan", "inf")  # to Hydra
+CHOICE = re.compile(r"(study|suite|model|task|cluster)=([A-Za-z][\w.-]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -145,26 +123,37 @@ class _Composer:
             self._sort(text)
 
     def _sort(self, text: str) -> None:
+        if (choice := CHOICE.fullmatch(text)) and choice[2].lower() not in (
+            "true",
+            "false",
+            "null",
+            "nan",
+            "inf",
+        ):
+            self.choices[choice[1]] = [choice[2]]  # as most words are: to read a value takes Hydra
+            return
+        if text.startswith("~"):
+            raise ConfigError(f"{text!r}: nothing can be removed, write group=name or group.key=value")
         item, general = self._without_item(text)
         general = re.sub(r"=(~[^'\"]*)$", r"='\1'", general)  # Hydra reads ~/data only in quotes
-        try:
-            override = OverridesParser.create().parse_override(general)
-        except HydraException:
-            raise ConfigError(f"{text!r} is not an override: {_how_to_write(text)}") from None
-        if override.is_delete():
-            raise ConfigError(f"{text!r}: nothing can be removed, write group=name or group.key=value")
-        group, _, key = override.key_or_group.partition(".")
+        if not (named := re.match(r"\+{0,2}(\w*)(?:\.([\w.-]+))?=", general)):
+            raise ConfigError(f"{text!r} is not an override: {_how_to_write(text)}")
+        group, key = named[1], named[2]
         if group not in GROUPS:
             raise ConfigError(f"{text!r}: there is no group {group!r}; {suggest(group, list(GROUPS))}")
-        if key:
-            self.changes[group].append(self._change(text, group, item, key, general))
+        change = self._change(text, group, item, key, general) if key else None
+        try:
+            value = value_of(general)
+        except ValueError:
+            raise ConfigError(f"{text!r} is not an override: {_how_to_write(text)}") from None
+        if change is not None:
+            self.changes[group].append(change)
             return
         if group == "arm":
             raise ConfigError(
                 f"{text!r}: no word chooses arms, a suite lists them: suite.NAME.arms=[{{arm: full}}, ...] "
                 "(`kvexp try` takes --arms)"
             )
-        value = override.value()
         names = getattr(value, "list", value)
         self.choices[group] = [str(n) for n in names] if isinstance(names, list) else [str(names)]
 
@@ -195,16 +184,7 @@ class _Composer:
         names = self.choices.get(group)
         if names and len(names) > 1:
             raise ConfigError(f"one {group} at a time, got {', '.join(names)}")
-        return names[0] if names else self._default(group)
-
-    def _default(self, group: str) -> str:
-        path = self.folder / "config.yaml"
-        with _one_sentence("conf/config.yaml"):
-            entries: Any = OmegaConf.to_container(OmegaConf.load(path))
-            found = [str(e[group]) for e in entries["defaults"] if group in e]
-        if not found:
-            raise ConfigError(f"conf/config.yaml names no default {group}: say {group}=NAME")
-        return found[0]
+        return names[0] if names else default_of(self.folder, group)
 
     def choose(self, group: str, listed: list[str], study: str) -> list[str]:
         """The names chosen among those that the study lists; all of them by default."""
@@ -262,17 +242,7 @@ class _Composer:
         return [c for c in changes if c.item or c.field in known]
 
     def _composed(self, group: str, name: str, changes: list[_Change], where: str) -> Any:
-        GlobalHydra.instance().clear()
-        with (
-            _one_sentence(where),
-            initialize_config_dir(config_dir=str(self.folder), version_base="1.3"),
-        ):
-            root = compose(f"{group}/{name}", overrides=[c.override for c in changes])
-            made: Any = OmegaConf.to_object(root[group]) if group in root else None
-        if type(made) not in SCHEMAS[group].values():
-            first = " or ".join(f"[{schema}, _self_]" for schema in SCHEMAS[group])
-            raise ConfigError(f"{where}: it must begin with defaults: {first}")
-        return made
+        return item_of(self.folder, group, name, [c.override for c in changes], where)
 
     def refuse_unused(self, whole: str) -> None:
         """Raises ConfigError for a change of an item that is not part of the whole."""
@@ -312,29 +282,3 @@ def _check_name(where: str, group: str, name: str, stem: str) -> None:
         raise ConfigError(f"{where}: results/<study>/{name} is taken, give the suite another name")
     if group not in ("study", "cluster") and name != stem:
         raise ConfigError(f"{where}: name is {name!r}, but must be that of the file, {stem!r}")
-
-
-@contextmanager
-def _one_sentence(where: str) -> Iterator[None]:
-    """Turns what reading a configuration can raise into a sentence that begins with its place."""
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException, ConfigError) as error:
-        raise ConfigError(f"{where}: {_reason(error)}") from None
-    # Hydra asserts that a field of a table which is null is not set.
-    except (OSError, UnicodeError, YAMLError, LookupError, TypeError, AssertionError) as error:
-        raise ConfigError(f"{where} cannot be read: {' '.join(str(error).split())}") from None
-
-
-def _reason(error: BaseException) -> str:
-    """What the innermost configuration error says, and where, on one line."""
-    said, place = str(error), ""
-    cause: BaseException | None = error
-    while cause is not None:
-        # OmegaConf's innermost message may be a template whose holes an outer one fills.
-        if isinstance(cause, HydraException | OmegaConfBaseException | ConfigError) and "$" not in str(cause):
-            said = str(cause)
-        place = getattr(cause, "full_key", None) or place
-        cause = cause.__cause__ or cause.__context__
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return f"{lines[0] if lines else type(error).__name__}{f' (at {place})' if place else ''}"

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 
 from kvexp.documents.manifest import Manifest, manifest
@@ -89,7 +88,9 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Versions of what computes, torch's instruction set, and the name of the GPU if there is one."""
-    import torch  # here: most that asks for a commit or a digest needs no tensor
+    from importlib import metadata  # here: most that asks for a commit or a digest needs neither
+
+    import torch
 
     found = {name: metadata.version(name) for name in VERSIONED}
     found["cpu"] = torch.backends.cpu.get_cpu_capability()

@@ -6,10 +6,9 @@ Part of conf/cluster, so no seal and no digest covers it. `kvexp.run.projection`
 from dataclasses import dataclass, fields
 from typing import Any
 
-from omegaconf import MISSING
-
 from kvexp.errors import ConfigError
 
+MISSING: Any = "???"  # what must be said, as Hydra marks it
 MOST = 1e24  # of any rate or size
 
 

@@ -7,11 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from omegaconf import MISSING
-
 from kvexp.errors import ConfigError
 from kvexp.replay.protocol import Protocol
-from kvexp.study.rates import Rate, Roofline, Shape
+from kvexp.study.rates import MISSING, Rate, Roofline, Shape
 
 GROUPS = ("study", "suite", "model", "task", "arm", "cluster")
 CONDITIONS = ("aware", "stream")
