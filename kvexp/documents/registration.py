@@ -239,13 +239,13 @@ def _claim(source: Source, content: Registration, claim_id: str, claims: Path) -
     file = claims / f"{claim_id.lower()}.py"
     if not file.is_file():
         raise Unfit(where, f"claim {claim_id} has no file analysis/claims/{file.name}")
+    if claim.population is not None and content.details is None:
+        at = source.at("claim", claim_id, "population")
+        raise Unfit(at, f"claim {claim_id} has a population, so [details] is needed")
     if claim.population is None and claim.cells is None:
         raise Unfit(where, f"claim {claim_id} has neither a population nor cells: give it one of them")
     if claim.population is not None and claim.cells is not None:
         raise Unfit(where, f"claim {claim_id} has both a population and cells: leave one of them away")
-    if claim.population is not None and content.details is None:
-        where = source.at("claim", claim_id, "population")
-        raise Unfit(where, f"claim {claim_id} has a population, so [details] is needed")
     declared = None if content.format == FIRST else _declared(file)
     quantities = {
         name: _quantity(source, claim_id, name, one, declared) for name, one in claim.quantities.items()
