@@ -16,10 +16,14 @@ fields. Files of one study, below `results/<study>/`:
 import itertools
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
+
+from kvexp.errors import IntegrityError
 
 Condition = Literal["aware", "stream"]
 # Identifiers become file names, so they cannot climb out of a folder or hide. ($ would let a final
@@ -35,6 +39,8 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Radius = Annotated[float, msgspec.Meta(ge=0)]
 Size = Annotated[float, msgspec.Meta(ge=0, le=1e30)]  # squares and sums of it stay within the floats
 Fraction = Annotated[float, msgspec.Meta(gt=0, le=1)]
+GENERATIONS, CELLS = "generations.jsonl", "cells.jsonl"  # the log of a shard, by what its rows are
+FOOTER = "footer.json"
 SIGNALS = ("certificate", "entropy", "evicted_mass", "margin", "output_logprob")
 
 
@@ -407,5 +413,17 @@ class Reader(Generic[T]):
         return record
 
 
-GENERATIONS, CELLS = "generations.jsonl", "cells.jsonl"  # the log of a shard, by what its rows are
-FOOTER = "footer.json"
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of a time as `kvexp.study.provenance.now` writes it, or ValueError."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no time of a record (like 2026-01-31T12:00:00Z)") from None
+
+
+def seconds_in(path: Path, text: str) -> float:
+    """As `seconds_of`, of a time that a file states. Raises IntegrityError, which names the file."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise IntegrityError(f"{path}: {error}: restore it") from None

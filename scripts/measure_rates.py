@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kvexp.documents.times import seconds_in
 from kvexp.errors import InputError, KvexpError
-from kvexp.records import CHANGES, FOOTER, GENERATIONS, Attempt, Footer
+from kvexp.records import CHANGES, FOOTER, GENERATIONS, Attempt, Footer, seconds_in
 from kvexp.run.log import read_attempts, read_footer, read_state
 from kvexp.run.projection import AFTER, AROUND, prefill_seconds
 from kvexp.study.rates import Rate

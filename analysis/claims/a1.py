@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"coverage": (0, 1)}
+
 
 def quantities(data: CellData) -> dict[str, Estimate]:
     """`coverage`: share of covered cells at the budget where it is smallest."""

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"rho": (-1, 1)}
+
 
 def quantities(data: CellData) -> dict[str, Estimate]:
     """`rho`: Spearman of certificate and true error, all cells pooled, at the budget where it is smallest."""

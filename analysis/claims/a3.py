@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"difference": (-1e30, 1e30)}
+
 
 def quantities(data: CellData) -> dict[str, Estimate]:
     """`difference`: median true error of Poisson minus that of top-k, at the budget where it is largest."""

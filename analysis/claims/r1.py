@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"auc_pooled": (0, 1), "models_above": "count"}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`auc_pooled` over all rows; `models_above`, the models whose interval lies above chance."""

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate, Statistic
 
+QUANTITIES = {"strongest": (0, 1), "visible": "count", "certificate": (0, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """The strongest deterministic signal, how many are visible, and the certificate beside them.

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"gain": (-1, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`gain`: paired difference of the two AUCs, signal minus rival."""

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"aware": (-1, 1), "stream": (-1, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`aware`, `stream`: success when the top share q by signal moves to the larger budget, minus chance.

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"rise": (-1, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`rise`: the population's rate in the longer suite minus that in the shorter one."""

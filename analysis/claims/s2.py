@@ -3,6 +3,8 @@
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"auc_pooled": (0, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`auc_pooled` over all rows."""

@@ -4,6 +4,8 @@ from analysis.core import statistics
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 
+QUANTITIES = {"tax": (-1, 1)}
+
 
 def quantities(data: Data) -> dict[str, Estimate]:
     """`tax`: success of the deterministic arm minus success of the randomised one, mean of its seeds."""

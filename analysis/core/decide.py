@@ -31,11 +31,6 @@ CLAIMS = Path(__file__).parent.parent / "claims"
 Quantities = Callable[[Any], dict[str, Estimate]]
 
 
-def has_file(claim_id: str) -> bool:
-    """Whether the claim has its file."""
-    return (CLAIMS / f"{claim_id.lower()}.py").is_file()
-
-
 def load_claim(claim_id: str) -> Quantities:
     """The function that computes the claim's quantities from a `Data` or a `CellData`."""
     module = importlib.import_module(f"analysis.claims.{claim_id.lower()}")
@@ -122,8 +117,8 @@ class Verdict:
 def decide(study: Study, registered: Registered) -> list[Verdict]:
     """Answer every claim of a registration, in the order of its file."""
     if study.is_grid_sound:
-        for words, question in registered.questions():
-            _check(study, question, f"{registered.path}: {words}")
+        for name, question in registered.questions():
+            _check(study, question, f"{registered.path}: {name.words}")
     return [_verdict(study, registered, claim_id) for claim_id in registered.content.claim]
 
 

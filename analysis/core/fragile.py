@@ -6,8 +6,8 @@ from analysis.core import decide
 from analysis.core.data import CellData, Data
 from analysis.core.decide import Fragile, Verdict
 from analysis.core.study import Study
-from kvexp.documents.condition import Condition, State, verdict
-from kvexp.documents.registration import Question, seed
+from kvexp.documents.condition import Expression, State, verdict
+from kvexp.documents.registration import Question
 from kvexp.documents.schema import Quantity
 
 SEEDS = 20
@@ -29,7 +29,7 @@ def fragile(study: Study, decided: Verdict) -> Fragile | None:
         Data.of(study.table, question) if question.cells is None else CellData.of(study.cells, question)
     )
     states = [
-        _state(question, compute(data.redrawn(seed(registered.digest, f"{claim_id} {number}"))))
+        _state(question, compute(data.redrawn(registered.seed(f"{claim_id} {number}"))))
         for number in range(1, SEEDS + 1)
     ]
     return Fragile(sum(state is not decided.answer.state for state in states), SEEDS)
@@ -43,7 +43,7 @@ def _is_drawn(question: Question, kill: bool | None) -> bool:
     return any(_reads_draws(condition, question.quantities) for condition in conditions)
 
 
-def _reads_draws(condition: Condition, quantities: Mapping[str, Quantity]) -> bool:
+def _reads_draws(condition: Expression, quantities: Mapping[str, Quantity]) -> bool:
     return any(field in ("lo", "hi") or quantities[name].count for name, field in condition.fields)
 
 

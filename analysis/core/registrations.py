@@ -59,13 +59,13 @@ def files(folders: Folders) -> list[Path]:
         for path in _files(folder):
             found.setdefault(path.name, path)
     if not found:
-        load_folder(every[-1], decide.has_file)  # says what is wrong with the last one
+        load_folder(every[-1], decide.CLAIMS)  # says what is wrong with the last one
     return [path for _, path in sorted(found.items())]
 
 
 def load(paths: list[Path]) -> list[Registered]:
     """Every registration, checked on its own and beside the others."""
-    return load_files(paths, decide.has_file)
+    return load_files(paths, decide.CLAIMS)
 
 
 def home(folders: Folders, registration_id: str) -> Path | None:

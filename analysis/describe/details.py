@@ -18,7 +18,7 @@ from analysis.core.estimates import Bools, Estimate
 from analysis.core.grid import FULL
 from analysis.core.study import Study
 from analysis.describe.scope import NO_ROWS, Scope, Suite, has_signal, lacks, lacks_full, narrow
-from kvexp.documents.registration import Registered, seed
+from kvexp.documents.registration import Registered
 from kvexp.documents.schema import Details as Wanted
 from kvexp.documents.schema import Label, Population
 
@@ -118,7 +118,7 @@ class _Join:
             Population(suites=[suite], tasks=tasks, arms=arms, label="induced_failure"),
             content.success,
             content.statistics,
-            seed(registered.digest, "control"),
+            registered.seed("control"),
             Parameters("control", {}),
         )
         self.rows = with_control(self._data.rows, study.table, control, content.success)
@@ -372,6 +372,6 @@ def _data(study: Study, registered: Registered, population: Population) -> Data:
         population,
         content.success,
         content.statistics,
-        seed(registered.digest, "details"),
+        registered.seed("details"),
         Parameters("details", {}),
     )

@@ -12,7 +12,7 @@ from analysis.core.decide import missing_rows, problems_touching
 from analysis.core.estimates import Estimate
 from analysis.core.study import Study
 from analysis.core.verdicts import Report
-from kvexp.documents.registration import Registered, seed
+from kvexp.documents.registration import Registered
 from kvexp.documents.schema import Details as Wanted
 from kvexp.documents.schema import Label, Population
 from kvexp.records import Condition
@@ -102,7 +102,7 @@ class Scope:
             population,
             content.success,
             content.statistics,
-            seed(suites[0].registered.digest, name),
+            suites[0].registered.seed(name),
             Parameters(name, {}),
         )
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvexp.ceremony import lint
 from kvexp.documents.forms import COPIED, LOCKED
-from kvexp.documents.registration import Registered, load_folder
+from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Seals, amendments, chain
 from kvexp.errors import ConfigError, IntegrityError
 from kvexp.study import provenance
@@ -76,11 +77,8 @@ class Home:
         return [path for suite in suites for path in self.results.glob(f"{suite}/*/attempt-*.json")]
 
     def registrations(self) -> list[Registered]:
-        """Every registration, checked."""
-        return load_folder(self.folder, self.has_claim_file)
-
-    def has_claim_file(self, claim_id: str) -> bool:
-        return (self.root / "analysis" / "claims" / f"{claim_id.lower()}.py").is_file()
+        """Every registration, fit to be sealed."""
+        return lint.registrations(self.folder, self.root / "analysis" / "claims")
 
 
 def ordered(found: list[Registered]) -> list[Registered]:

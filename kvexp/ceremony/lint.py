@@ -1,253 +1,300 @@
-"""Do registrations fit the grid? Asked when a registration is sealed, on axes of suites and never on rows."""
+"""What a registration must satisfy before it is sealed, beyond what makes it one; messages name the line.
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+Nobody may have left a field open, every name that is declared must decide something, and two witness rows
+must show that each verdict can come about: one that would kill the claim, and one that would spare it.
+"""
 
-from kvexp.documents.registration import Asked, Question, Registered
-from kvexp.documents.schema import OTHERWISE, Cells, Label, Population, Variant
-from kvexp.documents.source import RegistrationError
-from kvexp.errors import suggest
-from kvexp.records import SIGNALS
-from kvexp.study.plugins import family_of
-from kvexp.study.shards import AttentionShard, GenerationShard, Shard
+import math
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
-# The certificate by its first step and by the mean of its steps: what a sensitivity may read instead.
-KNOWN_SIGNALS = (*SIGNALS, "certificate_first", "certificate_mean")
-# Labels that compare with what the full cache answers.
-NEED_FULL: tuple[Label, ...] = ("induced_failure", "inherent_failure", "rescue", "attribution")
-SHOWN = 8  # values of an axis in a message
-Cell = Mapping[str, Any]  # by axis: suite, model, task and, of generations, arm, condition; budget
+import msgspec
+from msgspec.structs import asdict, replace
 
+from kvexp.ceremony.locate import line_of
+from kvexp.documents.condition import Expression
+from kvexp.documents.registration import (
+    Question,
+    QuestionName,
+    Registered,
+    lineage,
+    load_folder,
+    quoted,
+    suites_of,
+)
+from kvexp.documents.schema import Claim, Numbers, Quantity, Registration, Row, Variant, Witness
+from kvexp.documents.source import Keys, RegistrationError, Source, Unfit, dotted, read, walk
 
-@dataclass
-class _Suite:
-    """The axes of one suite. A cell stands for its rows of all examples and seeds."""
-
-    cells: list[Cell] = field(default_factory=list)
-    full: set[tuple[str, str]] = field(default_factory=set)  # (model, task) that the full cache answers
-    scores: dict[str, str] = field(default_factory=dict)  # task -> name of its score
-    is_control: bool = False
-    has_answers: bool = False
-
-
-class _Grid:
-    def __init__(self, shards: Iterable[Shard]) -> None:
-        self.suites: dict[str, _Suite] = {}
-        seen: set[tuple[str, str, str]] = set()
-        for shard in shards:
-            key = (shard.suite, shard.model.name, shard.task.name)
-            if key not in seen:  # chunks of examples differ in nothing that is asked here
-                seen.add(key)
-                self._add(shard, self.suites.setdefault(shard.suite, _Suite()))
-
-    def _add(self, shard: Shard, suite: _Suite) -> None:
-        own = {"suite": shard.suite, "model": shard.model.name, "task": shard.task.name}
-        if isinstance(shard, AttentionShard):
-            suite.cells += [{**own, "budget": budget} for budget in shard.attention.budgets]
-        if isinstance(shard, GenerationShard):
-            suite.has_answers, suite.is_control = True, shard.no_context
-            suite.scores[shard.task.name] = family_of(shard.task).score_name
-            for conf, entry in shard.arms:
-                conditions: list[str | None] = [*entry.conditions] or [None]
-                budgets: list[float | None] = [*entry.budgets] or [None]
-                for condition, budget in itertools.product(conditions, budgets):
-                    suite.cells.append({**own, "arm": conf.name, "condition": condition, "budget": budget})
-                if not entry.conditions:
-                    suite.full.add((shard.model.name, shard.task.name))
-
-    def cells(self, suites: Iterable[str], *, with_answers: bool) -> list[Cell]:
-        return [
-            cell
-            for name in suites
-            if name in self.suites and self.suites[name].has_answers is with_answers
-            for cell in self.suites[name].cells
-        ]
+FILL_IN = "FILL IN"  # what `kvexp new-study` writes where only the author can speak
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def check(
-    registrations: list[Registered], shards: list[Shard], suites: Collection[str] | None = None
-) -> None:
-    """Refuse a registration that asks for what the grid does not have.
+def registrations(folder: Path, claims: Path) -> list[Registered]:
+    """Every registration of a study, fit to be sealed; `claims` is the folder of the claims' files.
 
-    A question about a suite that no registration here lists and that has no shards here (of an addendum, or
-    not fetched yet) cannot be known to be wrong, so it passes, unless `suites` is given, the names of all
-    suites of the study, and does not have it.
-
-    Raises RegistrationError with path, line, claim and reason.
+    Raises RegistrationError with path, line and reason.
     """
-    grid = _Grid(shards)
-    listed = {suite for one in registrations for suite in one.content.suites}
-    for one in registrations:
-        for number, suite in enumerate(one.content.suites):
-            if suite not in grid.suites:
-                _no_suite(one.source.at("suites", number), suite, grid, suites)
-        _check_details(one, grid)
-        _check_success(one, grid)
-        for (asked, question), (_, variant) in zip(one.asked(), one.variants(), strict=True):
-            _check_question(_Check(one, asked, question, variant), grid, listed, suites)
+    with placed():
+        for path in sorted(folder.glob("*.toml")):
+            _check_filled(read(path))
+        found = load_folder(folder, claims)
+        by_id = {one.content.id: one for one in found}
+        for one in found:
+            check(one)
+            _check_control(one, list(lineage(one, by_id)))
+    return found
 
 
-@dataclass(frozen=True)
-class _Check:
-    """A question with the place of everything that may be wrong with it."""
+@contextmanager
+def placed() -> Iterator[None]:
+    """Messages about a key of a registration name its line."""
+    try:
+        yield
+    except Unfit as error:
+        cause = error.__cause__
+        if isinstance(cause, msgspec.ValidationError):
+            error = _of_schema(error, str(cause))
+        raise RegistrationError(error.sentence(line_of)) from None
 
-    registered: Registered
-    asked: Asked
-    question: Question
-    variant: Variant
 
-    @property
-    def rows(self) -> Population | Cells:
-        found = self.question.population if self.question.cells is None else self.question.cells
-        assert found is not None
+def check(one: Registered) -> None:
+    """What can be said of a registration on its own."""
+    for claim_id, claim in one.content.claim.items():
+        for kind, called, variant in claim.variants:
+            _check_variant(one, QuestionName(claim_id, kind, called), claim, variant)
+        for called, quantity in claim.quantities.items():
+            _check_quantity(one, claim_id, called, quantity)
+    _check_details(one)
+    for (name, question), (_, variant) in zip(one.questions(), one.variants(), strict=True):
+        _check_repeats(one, name, question)
+        _check_names(one, name, question)
+        _check_witness(one, name, question, variant)
+
+
+# Where the schema's errors stand ------------------------------------------------------------------
+
+
+def _of_schema(error: Unfit, said: str) -> Unfit:
+    """The error with the key that it is about, and the claim."""
+    source = error.where.source
+    keys = _keys_of(source.table, said)
+    claim = f"claim {keys[1]}: " if keys[:1] == ("claim",) and len(keys) > 1 else ""
+    return Unfit(source.at(*keys), f"{claim}{error.words}")
+
+
+def _keys_of(table: dict[str, Any], said: str) -> Keys:
+    """The keys that a validation error is about, from its path, for instance `$.claim[...].population`."""
+    _, _, path = said.rpartition(" - at `$")
+    keys: list[str | int] = []
+    for name, number, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|\[(\.\.\.)\]", path.rstrip("`")):
+        if any_key:
+            keys.append(_key_at_fault(table, keys, said))
+        else:
+            keys.append(int(number) if number else name)
+    if unknown := re.match(r"Object contains unknown field `(.*?)`", said):
+        keys.append(unknown[1])
+    return tuple(keys)
+
+
+def _key_at_fault(table: dict[str, Any], keys: list[str | int], said: str) -> str:
+    """Which entry of a table with free keys it is: the one that alone gives the same error."""
+    inner: Any = table
+    for key in keys:
+        inner = inner[key]
+    for key, value in inner.items():
+        try:
+            msgspec.convert(_with(table, keys, {key: value}), Registration)
+        except msgspec.ValidationError as error:
+            if str(error) == said:
+                return str(key)
+    return str(next(iter(inner), ""))
+
+
+def _with(table: Any, keys: list[str | int], value: Any) -> Any:
+    """The table with another value at these keys."""
+    if not keys:
+        return value
+    return {**table, keys[0]: _with(table[keys[0]], keys[1:], value)}
+
+
+# Fields, names and lists --------------------------------------------------------------------------
+
+
+def _check_filled(source: Source) -> None:
+    """Refuse a file whose author has not said yet what only an author can say."""
+    for keys, value in walk(source):
+        if isinstance(value, str) and value.startswith(FILL_IN):
+            rest = value.removeprefix(FILL_IN).lstrip(": ")
+            words = f"{dotted(keys)} is not filled in; it wants {rest[:200] or 'your words'}"
+            raise Unfit(source.at(*keys), words)
+
+
+def _check_variant(one: Registered, name: QuestionName, claim: Claim, variant: Variant) -> None:
+    """A variant changes what its claim has."""
+    where = one.at(name)
+    if claim.population is None and variant.population:
+        raise Unfit(where, f"{name.words} changes the population of a claim about cells")
+    if claim.cells is None and variant.cells:
+        raise Unfit(where, f"{name.words} changes the cells of a claim about a population")
+    if claim.population is None and variant.success:
+        raise Unfit(where, f"{name.words} changes a threshold of success, which no cell has")
+    if replace(variant, witness=None) == Variant():
+        raise Unfit(where, f"{name.words} changes nothing")
+
+
+def _check_quantity(one: Registered, claim_id: str, name: str, quantity: Quantity) -> None:
+    where, (low, high) = one.at(QuestionName(claim_id), "quantities", name), quantity.range
+    if not _NAME.fullmatch(name) or name in ("and", "or", "not"):
+        raise Unfit(where, f"claim {claim_id}: '{name}' is not a name of small letters, digits and _")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise Unfit(where, f"claim {claim_id}: the range of '{name}' must be two finite, rising numbers")
+    if quantity.count and not (low.is_integer() and high.is_integer()):
+        words = f"'{name}' is a count, so its range must be two whole numbers"
+        raise Unfit(where, f"claim {claim_id}: {words}")
+
+
+def _check_details(one: Registered) -> None:
+    details = one.content.details
+    for key in ("tasks", "signals") if details is not None else ():
+        if twice := _twice(getattr(details, key)):
+            raise Unfit(one.source.at("details", key), f"{key} of [details] lists {twice} more than once")
+
+
+def _check_repeats(one: Registered, name: QuestionName, question: Question) -> None:
+    """A list of names or numbers names each once."""
+    for noun in ("population", "cells"):
+        rows = getattr(question, noun)
+        for axis in rows.__struct_fields__ if rows is not None else ():
+            if twice := _twice(getattr(rows, axis)):
+                words = f"{name.words}: {axis} of the {noun} lists {twice} more than once"
+                raise Unfit(one.at(name, noun, axis), words)
+
+
+def _twice(values: Any) -> str:
+    """The first that a list has more than once, quoted; empty if there is none or it is no list."""
+    if not isinstance(values, list) or len(set(values)) == len(values):
+        return ""
+    return next(f"'{one}'" for one in values if values.count(one) > 1)
+
+
+def _check_names(one: Registered, name: QuestionName, question: Question) -> None:
+    """Every name is declared, every declared quantity is used, no count is asked for its interval."""
+    declared, used = set(question.quantities), set[str]()
+    for noun, condition in _conditions(question):
+        used |= condition.names
+        if condition.names - declared:
+            words = f"{quoted(condition.names - declared)} is used but not declared"
+            raise Unfit(one.at(name, noun), f"{name.words}: {words}")
+        for quantity, field in condition.fields:
+            if field in ("lo", "hi") and question.quantities[quantity].count:
+                words = f"{name.words}: '{quantity}' is a count, without .{field}"
+                raise Unfit(one.at(name, noun), words)
+    if declared - used:
+        where = one.at(QuestionName(name.claim_id), "quantities", min(declared - used))
+        raise Unfit(where, f"{name.words}: {quoted(declared - used)} is declared but decides nothing")
+
+
+def _conditions(question: Question) -> Iterator[tuple[str, Expression]]:
+    yield "kill", question.kill
+    if question.support is not None:
+        yield "support", question.support
+
+
+def _check_control(one: Registered, line: list[Registered]) -> None:
+    """The control is a suite of the registration or an ancestor, and no claim of theirs decides on it."""
+    control = one.content.details.control if one.content.details else None
+    if control is None:
+        return
+    where, words = one.source.at("details", "control"), f"[details] control '{control}'"
+    if control not in {suite for other in line for suite in other.content.suites}:
+        raise Unfit(where, f"{words} is no suite that this registration or its parent lists under suites")
+    for other in line:
+        for claim_id, claim in other.content.claim.items():
+            if control in suites_of(claim):
+                raise Unfit(
+                    where,
+                    f"{words} is a suite that claim {claim_id} decides on: name the one that asks the same "
+                    "examples without their context, or leave control away",
+                )
+
+
+# Witnesses ----------------------------------------------------------------------------------------
+
+
+def _check_witness(one: Registered, name: QuestionName, question: Question, variant: Variant) -> None:
+    """Some numbers kill, some do not, and some let the support stand without a kill."""
+    claim = one.content.claim[name.claim_id]
+    witness = variant.witness or claim.witness
+    if one.is_first_format:
+        if witness is not None:
+            raise Unfit(one.at(name, "witness"), f"{name.words}: {one.content.format} has no witnesses")
+        return
+    if witness is None:
+        words = "[claim.{}.witness] must show numbers that kill it and numbers that spare it"
+        raise Unfit(one.at(name), f"{name.words}: {words.format(name.claim_id)}")
+    holder = name if variant.witness is not None else QuestionName(name.claim_id)
+    _Rows(one, holder, name, question, witness).check()
+
+
+class _Rows:
+    """The witness rows of a question: its own, or those of its claim."""
+
+    def __init__(
+        self, one: Registered, holder: QuestionName, name: QuestionName, question: Question, witness: Witness
+    ) -> None:
+        self.one, self.holder, self.name = one, holder, name
+        self.question, self.witness = question, witness
+
+    def check(self) -> None:
+        kill, support = self.question.kill, self.question.support
+        self._ask("kill", self.witness.kill, "kill", kill, wanted=True)
+        self._ask("spare", self.witness.spare, "kill", kill, wanted=False)
+        if self.witness.support is not None:
+            if support is None:
+                self._refuse("support", "there is no support condition that it could show")
+            self._ask("support", self.witness.support, "kill", kill, wanted=False)
+        if support is not None:
+            noun = "spare" if self.witness.support is None else "support"
+            row = self.witness.spare if self.witness.support is None else self.witness.support
+            self._ask(noun, row, "support", support, wanted=True)
+
+    def _ask(self, noun: str, row: Row, what: str, condition: Expression, *, wanted: bool) -> None:
+        """The row makes the condition true, or false, and leaves nothing open."""
+        told = condition.holds(self._numbers(noun, row))
+        if told is wanted:
+            return
+        if told is None:
+            fields = ", ".join(".".join(field) for field in condition.fields)
+            self._refuse(noun, f"does not decide the {what} condition '{condition.text}': it needs {fields}")
+        words = "does not fulfil" if wanted else "fulfils"
+        hint = "" if noun != "spare" or not wanted else "; give it a row of its own, witness.support"
+        self._refuse(noun, f"{words} the {what} condition '{condition.text}'{hint}")
+
+    def _numbers(self, noun: str, row: Row) -> Mapping[str, Any]:
+        """The row as quantities, each within its range."""
+        found = {}
+        for name, given in row.items():
+            if name not in self.question.quantities:
+                self._refuse(noun, f"names '{name}', which is not declared")
+            numbers = given if isinstance(given, Numbers) else Numbers(value=given)
+            self._check_numbers(noun, name, numbers, self.question.quantities[name])
+            found[name] = SimpleNamespace(**asdict(numbers))
         return found
 
-    @property
-    def noun(self) -> str:
-        return "population" if self.question.cells is None else "cells"
+    def _check_numbers(self, noun: str, name: str, numbers: Numbers, quantity: Quantity) -> None:
+        low, high = quantity.range
+        rising = [one for one in (numbers.lo, numbers.value, numbers.hi) if one is not None]
+        if not all(low <= one <= high for one in rising):
+            self._refuse(noun, f"puts {name} outside its range, {low:g} to {high:g}")
+        if rising != sorted(rising):
+            self._refuse(noun, f"needs lo <= value <= hi of {name}")
+        if quantity.count and (len(rising) != 1 or not rising[0].is_integer()):
+            self._refuse(noun, f"needs a whole number for {name}, without an interval")
 
-    def at(self, *keys: str) -> str:
-        """Where it is written: in the variant if that changes the table, else in its claim."""
-        is_own = not self.asked.kind or getattr(self.variant, keys[0])
-        place = self.asked.keys if is_own else self.asked.keys[:2]
-        return f"{self.registered.source.at(*place, *keys)}: {self.asked.words}"
-
-
-def _no_suite(where: str, suite: str, grid: _Grid, suites: Collection[str] | None) -> None:
-    known = sorted(grid.suites if suites is None else suites)
-    raise RegistrationError(f"{where}: the grid has no suite '{suite}'; {suggest(suite, known)}")
-
-
-def _check_question(
-    check: _Check, grid: _Grid, listed: Collection[str], suites: Collection[str] | None
-) -> None:
-    absent = [suite for suite in check.rows.suites if suite not in grid.suites]
-    for suite in absent:
-        if suite in listed or (suites is not None and suite not in suites):
-            _no_suite(check.at(check.noun, "suites"), suite, grid, suites)
-    if absent:
-        return
-    cells = grid.cells(check.rows.suites, with_answers=check.noun == "population")
-    chosen = _selected(check, cells)
-    _check_full(check, chosen, grid)
-    _check_parameters(check, chosen)
-    scores = {grid.suites[str(cell["suite"])].scores.get(str(cell["task"]), "") for cell in chosen}
-    _check_scores(check.variant.success, scores, lambda name: check.at("success", name))
-
-
-def _axes(rows: Population | Cells) -> Iterator[tuple[str, list[Any] | None]]:
-    """By axis of the grid, what is asked for; None: everything."""
-    for name in rows.__struct_fields__:
-        if name != "label":
-            yield name, getattr(rows, name)
-
-
-def _selected(check: _Check, cells: list[Cell]) -> list[Cell]:
-    """The cells that are asked for, if there are any and every listed value is among them."""
-    chosen = cells
-    for axis, values in _axes(check.rows):
-        if values is None:
-            continue
-        before, one = chosen, axis[:-1]
-        chosen = [cell for cell in before if cell[one] in values]
-        if not chosen:
-            raise RegistrationError(
-                f"{check.at(check.noun, axis)}: the {check.noun} selects nothing: it asks for {axis} "
-                f"{_listed(values)}, the grid has {_listed(cell[one] for cell in before)} there"
-            )
-    for axis, values in _axes(check.rows):
-        there = {cell[axis[:-1]] for cell in chosen}
-        for value in values or ():
-            if value not in there:
-                where = check.at(check.noun, axis)
-                raise RegistrationError(
-                    f"{where}: the {check.noun} asks for {axis[:-1]} {_listed([value])}, which selects "
-                    f"nothing: with the rest of it the grid has {_listed(there)}"
-                )
-    return chosen
-
-
-def _check_full(check: _Check, chosen: list[Cell], grid: _Grid) -> None:
-    population = check.question.population
-    if population is None or population.label not in NEED_FULL:
-        return
-    for cell in chosen:
-        suite, model, task = (str(cell[axis]) for axis in ("suite", "model", "task"))
-        if (model, task) not in grid.suites[suite].full:
-            where = check.at("population", "label")
-            raise RegistrationError(
-                f"{where}: the label {population.label} needs the full cache's rows, which suite {suite} "
-                f"lacks for {model} and {task}"
-            )
-
-
-def _check_parameters(check: _Check, chosen: list[Cell]) -> None:
-    """A parameter called `<something>_<axis>` names a value of that axis, for instance `to_budget`."""
-    for name, value in check.question.parameters.items():
-        axis = name.rpartition("_")[2]
-        if name == axis or axis not in chosen[0] or isinstance(value, dict | list):
-            continue
-        there = {cell[axis] for cell in chosen}
-        if value not in there:
-            raise RegistrationError(
-                f"{check.at('parameters', name)}: the parameter {name} is {_listed([value])}, but the "
-                f"{check.noun} has {axis} {_listed(there)}"
-            )
-
-
-def _check_success(one: Registered, grid: _Grid) -> None:
-    own = [grid.suites[suite] for suite in one.content.suites]
-    scores = {score for suite in own for score in suite.scores.values()}
-    _check_scores(one.content.success, scores, lambda name: f"{one.source.at('success', name)}: [success]")
-
-
-def _check_scores(names: Iterable[str], known: set[str], where: Callable[[str], str]) -> None:
-    for name in names:
-        if name != OTHERWISE and name not in known:
-            raise RegistrationError(
-                f"{where(name)} names the score '{name}', which none of its tasks gives; they give "
-                f"{_listed(known)}"
-            )
-
-
-def _check_details(one: Registered, grid: _Grid) -> None:
-    details = one.content.details
-    if details is None:
-        return
-    names = [*one.content.suites, *([details.control] if details.control else [])]
-    own = [grid.suites[name] for name in names if name in grid.suites and grid.suites[name].has_answers]
-    if not own:
-        raise RegistrationError(
-            f"{one.source.at('details')}: [details] describes answers, but no suite has any"
-        )
-    is_whole = all(name in grid.suites for name in names)  # else the control may have the rest
-    there = {axis: {str(cell[axis]) for suite in own for cell in suite.cells} for axis in ("task", "arm")}
-    known = {"tasks": there["task"], "signals": set(KNOWN_SIGNALS)}
-    for key, values in known.items():
-        for number, name in enumerate(getattr(details, key)):
-            if name not in values and (is_whole or key == "signals"):
-                _no_name(one, ("details", key, number), f"there is no {key[:-1]} '{name}'", name, values)
-    if details.arm not in there["arm"]:
-        words = f"there is no arm '{details.arm}'"
-        _no_name(one, ("details", "arm"), words, details.arm, there["arm"])
-    if details.control in grid.suites and not grid.suites[details.control].is_control:
-        where = one.source.at("details", "control")
-        raise RegistrationError(
-            f"{where}: [details] control '{details.control}' shows the context: name a suite with "
-            "no_context: true"
-        )
-
-
-def _no_name(
-    one: Registered, keys: tuple[str | int, ...], words: str, name: str, known: Iterable[str]
-) -> None:
-    raise RegistrationError(f"{one.source.at(*keys)}: [details] {words}; {suggest(name, sorted(known))}")
-
-
-def _listed(values: Iterable[Any]) -> str:
-    """Names or numbers in order; of a long list the first."""
-    every = sorted({f"{one:g}" if isinstance(one, float) else str(one) for one in values if one is not None})
-    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
-    return (", ".join(every[:SHOWN]) or "none") + more
+    def _refuse(self, noun: str, words: str) -> NoReturn:
+        where = self.one.at(self.holder, "witness", noun)
+        raise Unfit(where, f"{self.name.words}: the witness row {noun} {words}")

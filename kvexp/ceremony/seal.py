@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kvexp.ceremony import lint
+from kvexp.ceremony import lint_grid
 from kvexp.ceremony.home import Home, refuse_borrowed, refuse_foreign_code
 from kvexp.documents.forms import COPIED, STAMPS, Sealed, SealedShard
 from kvexp.documents.manifest import Manifest, core_files, differences, manifest
@@ -109,7 +109,7 @@ def draft(
     refuse_foreign_code(home.root)
     refuse_borrowed(home)
     # What a claim asks of suites whose data are not here can be checked too: it depends on no example's id.
-    lint.check([one], shards(selection, "assume"), [suite.name for suite in selection.suites])
+    lint_grid.check([one], shards(selection, "assume"), [suite.name for suite in selection.suites])
     made = shards_of(selection, one)
     kinds = {"cells" if isinstance(shard, AttentionShard) else "generations" for shard in made}
     made_by = {kind: one for kind, one in protocols(selection).items() if kind in kinds}

@@ -1,4 +1,4 @@
-"""The language of kill conditions, and the verdict they give (leaf: stdlib only).
+"""The language of kill and support conditions, and the verdict that they give.
 
 Comparisons `< <= > >=` of numbers, quantity names and `name.value .lo .hi .n`; `+ - *`; `and or not`.
 Nothing else, never `eval`: the text is parsed by `ast` and walked by a whitelist. A bare name is its
@@ -11,7 +11,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -53,41 +53,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Border:
-    """Where a comparison turns: constant + sum of factor * field = 0."""
+class Expression:
+    """A checked kill or support condition."""
 
-    constant: float
-    factors: Mapping[Field, float]
-
-    def plus(self, other: "Border", sign: float) -> "Border":
-        """The sum with the other, taken `sign` times."""
-        fields = {**self.factors, **other.factors}
-        return Border(
-            self.constant + sign * other.constant,
-            {field: self.factors.get(field, 0.0) + sign * other.factors.get(field, 0.0) for field in fields},
-        )
-
-    def solved_for(self, field: Field, others: Mapping[Field, float]) -> float | None:
-        """The field's value on the border, given all others; None if there is none or it is not finite."""
-        rest = self.constant + sum(self.factors[name] * value for name, value in others.items())
-        factor = self.factors[field]
-        return _finite(-rest / factor) if factor else None
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A checked expression.
-
-    Attributes:
-        text: as registered.
-        fields: every (quantity, field) it reads, sorted.
-        constants: every number in it, sorted, with its sign.
-    """
-
-    text: str
-    fields: tuple[Field, ...]
-    constants: tuple[float, ...]
-    borders: tuple[Border, ...]  # of its comparisons, as far as they are linear
+    text: str  # as registered
+    fields: tuple[Field, ...]  # every (quantity, field) that it reads, sorted
     _tree: ast.expr
 
     @property
@@ -104,7 +74,7 @@ class Condition:
         return _truth(self._tree, quantities)
 
 
-def parse(text: str) -> Condition:
+def parse(text: str) -> Expression:
     """Read an expression, or raise ConditionError with the part that the language does not have."""
     if len(text) > MAX_CHARACTERS:
         raise ConditionError(f"it is longer than {MAX_CHARACTERS} characters")
@@ -120,8 +90,7 @@ def parse(text: str) -> Condition:
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise ConditionError("it has too many parts")
     _check_logic(tree, MAX_DEPTH)
-    fields, constants = sorted(_fields(tree)), sorted(_constants(tree))
-    return Condition(text, tuple(fields), tuple(constants), tuple(_borders(tree)), tree)
+    return Expression(text, tuple(sorted(_fields(tree))), tree)
 
 
 def verdict(kill: bool | None, support: bool | None, has_support: bool) -> State:
@@ -198,50 +167,6 @@ def _fields(tree: ast.expr) -> set[tuple[str, str]]:
         if isinstance(node, ast.Name) and id(node) not in explicit
     }
     return bare | set(explicit.values())
-
-
-def _constants(tree: ast.expr) -> set[float]:
-    found: set[float] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Constant(value=int() | float() as value):
-                found.add(float(value))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-                found.add(-float(value))
-    return found
-
-
-def _borders(tree: ast.expr) -> Iterator[Border]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            left, right = _linear(node.left), _linear(node.comparators[0])
-            if left is not None and right is not None:
-                yield left.plus(right, -1)
-
-
-def _linear(node: ast.expr) -> Border | None:
-    """A number as constant + sum of factor * field; None if it multiplies fields."""
-    nothing = Border(0.0, {})
-    match node:
-        case ast.Constant(value=int() | float() as value):
-            return Border(float(value), {})
-        case ast.Name(id=name):
-            return Border(0.0, {(name, "value"): 1.0})
-        case ast.Attribute(value=ast.Name(id=name), attr=field):
-            return Border(0.0, {(name, field): 1.0})
-        case ast.UnaryOp(operand=part):
-            inner = _linear(part)
-            return None if inner is None else nothing.plus(inner, -1)
-        case ast.BinOp(left=left, op=sign, right=right):
-            a, b = _linear(left), _linear(right)
-            if a is None or b is None:
-                return None
-            if not isinstance(sign, ast.Mult):
-                return a.plus(b, 1 if isinstance(sign, ast.Add) else -1)
-            if a.factors and b.factors:
-                return None
-            return nothing.plus(a, b.constant) if a.factors else nothing.plus(b, a.constant)
-    raise AssertionError(f"unchecked node {node!r}")
 
 
 def _truth(node: ast.expr, quantities: Mapping[str, Any]) -> bool | None:

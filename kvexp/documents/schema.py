@@ -1,20 +1,22 @@
-"""The form of a registration: tables of a TOML file as structs that refuse unknown keys (leaf: + msgspec)."""
+"""The form of a registration: tables of a TOML file as structs that refuse unknown keys."""
 
 import datetime
+import math
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from kvexp.documents.condition import State
-from kvexp.records import Condition as Place
-from kvexp.records import Id
+from kvexp.records import Condition, Count, Id
 
 Label = Literal["success", "own_failure", "induced_failure", "inherent_failure", "rescue", "attribution"]
 Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 Texts = Annotated[list[Text], msgspec.Meta(min_length=1)]
 Names = Annotated[list[Id], msgspec.Meta(min_length=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+FIRST, SECOND = "kvexp-registration/1", "kvexp-registration/2"
+ANY = (-math.inf, math.inf)
 OTHERWISE = "otherwise"
 
 
@@ -26,8 +28,29 @@ class Quantity(Strict, frozen=True, kw_only=True):
     """A number that the claim's file returns under this name."""
 
     meaning: Text
-    range: tuple[float, float]  # every value it can take, both ends included
+    # The claim's file says these two; in the first format the registration does.
+    range: tuple[float, float] = ANY  # every value it can take, both ends included
     count: bool = False  # a whole number, without an interval
+
+
+class Numbers(Strict, frozen=True, kw_only=True):
+    """What a quantity might turn out to be."""
+
+    value: float | None = None
+    lo: float | None = None
+    hi: float | None = None
+    n: Count | None = None
+
+
+Row = dict[str, float | Numbers]  # by quantity; a number alone is its value
+
+
+class Witness(Strict, frozen=True, kw_only=True):
+    """Rows of quantities that show that each verdict can come about. They are checked before a seal."""
+
+    kill: Row  # these would kill the claim
+    spare: Row  # these would not, and they let the support stand unless the next ones do
+    support: Row | None = None
 
 
 class Population(Strict, frozen=True, kw_only=True):
@@ -38,7 +61,7 @@ class Population(Strict, frozen=True, kw_only=True):
     arms: Names
     label: Label  # what counts as positive, and which rows count at all
     models: Names | None = None
-    conditions: Annotated[list[Place], msgspec.Meta(min_length=1)] | None = None
+    conditions: Annotated[list[Condition], msgspec.Meta(min_length=1)] | None = None
     budgets: Annotated[list[Share], msgspec.Meta(min_length=1)] | None = None
 
 
@@ -83,6 +106,7 @@ class Variant(Strict, frozen=True, kw_only=True):
     success: dict[str, Share] = {}
     kill: str | None = None
     support: str | None = None
+    witness: Witness | None = None  # where the claim's does not show that these conditions can hold
 
 
 class Claim(Strict, frozen=True, kw_only=True):
@@ -95,6 +119,7 @@ class Claim(Strict, frozen=True, kw_only=True):
     population: Population | None = None  # of a claim about generations
     cells: Cells | None = None  # of a claim about attention cells
     support: str | None = None
+    witness: Witness | None = None
     labels: dict[State, str] = {}
     parameters: dict[str, Any] = {}  # numbers and names that the claim's file needs
     readings: dict[str, Variant] = {}
@@ -111,7 +136,7 @@ class Claim(Strict, frozen=True, kw_only=True):
 class Registration(Strict, frozen=True, kw_only=True):
     """One TOML file."""
 
-    format: Literal["kvexp-registration/1"]
+    format: Literal["kvexp-registration/1", "kvexp-registration/2"]
     id: str
     title: Text
     authors: Texts

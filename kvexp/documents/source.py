@@ -1,4 +1,4 @@
-"""The text of a registration: one that every reader, person or machine, reads alike (leaf: stdlib only).
+"""The text of a registration: one that every reader, person or machine, reads alike.
 
 Refused are links, other line ends than a single line feed (a seal covers bytes, and git and editors turn one
 kind into the other while a person sees no difference), characters that cannot be seen or that reverse the
@@ -12,13 +12,11 @@ import re
 import stat
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kvexp.documents.locate import Keys, Places, places
 from kvexp.errors import KvexpError
 
 MAX_BYTES = 256 * 1024
@@ -27,11 +25,13 @@ MAX_DOTS = 100  # in one line
 MAX_ALL_DOTS = 10_000
 MAX_DEPTH = 16
 MAX_KEY = 200
-FILL_IN = "FILL IN"  # what `kvexp new-study` writes where only the author can speak
 DATED = ("registered_at",)
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, invisible or direction, halves, line breaks in disguise
 _UNCOMMON = re.compile(r"[^\n\t -~]")
 _PLACED = re.compile(r"(?P<what>.*) \(at line (?P<line>\d+), column (?P<column>\d+)\)", re.DOTALL)
+
+
+Keys = tuple[str | int, ...]  # as in `table["claim"]["R1"]["population"]["tasks"][0]`
 
 
 class RegistrationError(KvexpError):
@@ -51,14 +51,33 @@ class Source:
         """The sha256 of its bytes, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    @cached_property
-    def places(self) -> Places:
-        """Where its keys stand."""
-        return places(self.text)
+    def at(self, *keys: str | int) -> "Where":
+        """Where a key stands."""
+        return Where(self, keys)
 
-    def at(self, *keys: str | int) -> str:
-        """`path:LINE` of a key, or of the nearest table around it."""
-        return f"{self.path}:{self.places.line(keys)}"
+
+@dataclass(frozen=True)
+class Where:
+    """A key of a file. Messages name the file; while a registration is written, they name the line too."""
+
+    source: Source
+    keys: Keys
+
+    def __str__(self) -> str:
+        return str(self.source.path)
+
+
+class Unfit(RegistrationError):
+    """What is wrong at one key of a file; `beside` is where the same stands too."""
+
+    def __init__(self, where: Where, words: str, beside: Where | None = None) -> None:
+        self.where, self.words, self.beside = where, words, beside
+        super().__init__(self.sentence(str))
+
+    def sentence(self, named: Callable[[Where], str]) -> str:
+        """The message, with places named in one way or another."""
+        also = "" if self.beside is None else f" stands in {named(self.beside)} too"
+        return f"{named(self.where)}: {self.words}{also}"
 
 
 def read(path: Path) -> Source:
@@ -73,19 +92,9 @@ def read(path: Path) -> Source:
     except ValueError as error:  # a number of 5,000 digits is a ValueError too
         raise RegistrationError(_unread(path, str(error))) from None
     source = Source(path, text, table)
-    for keys, value in _walk(source):
+    for keys, value in walk(source):
         _check_value(source, keys, value)
     return source
-
-
-def check_filled(source: Source) -> None:
-    """Refuse a file whose author has not said yet what only an author can say."""
-    for keys, value in _walk(source):
-        if isinstance(value, str) and value.startswith(FILL_IN):
-            rest = value.removeprefix(FILL_IN).lstrip(": ")
-            raise RegistrationError(
-                f"{source.at(*keys)}: {_dotted(keys)} is not filled in; it wants {rest[:200] or 'your words'}"
-            )
 
 
 def _text_of(path: Path) -> str:
@@ -143,7 +152,7 @@ def _unread(path: Path, said: str) -> str:
     return f"{path}:{placed['line']} cannot be read: {placed['what'][:200]} (column {placed['column']})"
 
 
-def _walk(source: Source) -> Iterator[tuple[Keys, Any]]:
+def walk(source: Source) -> Iterator[tuple[Keys, Any]]:
     """Every value with its keys, tables and lists included."""
     waiting: list[tuple[Keys, Any]] = [((), source.table)]
     while waiting:
@@ -159,11 +168,11 @@ def _walk(source: Source) -> Iterator[tuple[Keys, Any]]:
 def _check_value(source: Source, keys: Keys, value: Any) -> None:
     fault = _fault_of_key(keys[-1]) or _fault_of(value)
     if len(keys) > MAX_DEPTH:
-        raise RegistrationError(f"{source.at(*keys[:MAX_DEPTH])}: nested deeper than {MAX_DEPTH} levels")
+        raise Unfit(source.at(*keys[:MAX_DEPTH]), f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, datetime.date | datetime.time) and keys not in [(name,) for name in DATED]:
         fault = "a date or time stands where none is asked for: write a number or quote the text"
     if fault:
-        raise RegistrationError(f"{source.at(*keys)}: {_dotted(keys)}: {fault}")
+        raise Unfit(source.at(*keys), f"{dotted(keys)}: {fault}")
 
 
 def _fault_of_key(key: str | int) -> str:
@@ -185,7 +194,7 @@ def _fault_of(value: Any) -> str:
     return ""
 
 
-def _dotted(keys: Keys) -> str:
+def dotted(keys: Keys) -> str:
     """`claim.R1.kill` or `authors[0]`, escaped: a key may hold what must not be printed."""
     words = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
     return ascii(words.lstrip("."))[1:-1][:MAX_KEY]

@@ -5,9 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvexp.documents.times import seconds_of
 from kvexp.errors import IntegrityError
-from kvexp.records import CELLS, FOOTER, Failed, World
+from kvexp.records import CELLS, FOOTER, Failed, World, seconds_of
 from kvexp.run import log
 from kvexp.run.projection import expected_minutes
 from kvexp.study.grid import Counts, counts_of, total

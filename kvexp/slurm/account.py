@@ -12,10 +12,9 @@ from rich.console import Console
 from kvexp import files
 from kvexp.ceremony.attempts import Started
 from kvexp.documents.forms import Check, all_hold
-from kvexp.documents.times import seconds_in, seconds_of
 from kvexp.errors import IntegrityError
 from kvexp.files import sha256
-from kvexp.records import FOOTER, Count, Id, Reader, Record, RecordError, Size, encode
+from kvexp.records import FOOTER, Count, Id, Reader, Record, RecordError, Size, encode, seconds_in, seconds_of
 from kvexp.run import log
 from kvexp.slurm.ask import Run, read_accounting
 from kvexp.slurm.programs import JobName, JobNumber, TaskNumber, task_of

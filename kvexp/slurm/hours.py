@@ -7,9 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from kvexp.documents.times import seconds_of
 from kvexp.errors import IntegrityError
-from kvexp.records import FOOTER
+from kvexp.records import FOOTER, seconds_of
 from kvexp.slurm.standing import Standing
 
 T = TypeVar("T")

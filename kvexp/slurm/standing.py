@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from kvexp.documents.times import seconds_of
 from kvexp.errors import IncompleteError, printable
+from kvexp.records import seconds_of
 from kvexp.slurm.ask import End, Entry, Run, end_of, read_accounting, read_queue, runs_named
 from kvexp.slurm.programs import TIMEOUT_SECONDS, SlurmError, is_here, is_task, task_list
 from kvexp.slurm.submissions import Book, Refused, Sent, Submitted

@@ -21,9 +21,8 @@ import msgspec
 from rich.console import Console
 
 from kvexp import files
-from kvexp.documents.times import seconds_of
 from kvexp.errors import IncompleteError, IntegrityError
-from kvexp.records import Count, Fraction, Id, Reader, Record, RecordError
+from kvexp.records import Count, Fraction, Id, Reader, Record, RecordError, seconds_of
 from kvexp.run import log
 from kvexp.slurm.ask import me
 from kvexp.slurm.programs import JobName, JobNumber

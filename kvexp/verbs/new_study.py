@@ -7,7 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.documents.source import FILL_IN, Source, read
+from kvexp.ceremony.lint import FILL_IN
+from kvexp.ceremony.locate import places
+from kvexp.documents.source import Source, read
 from kvexp.errors import ConfigError, suggest
 from kvexp.records import ID_PATTERN
 from kvexp.study.compose import RESERVED, project_root
@@ -93,7 +95,7 @@ def _renamed(conf: Path, source: str, name: str) -> str:
 
 def _opened(source: Source) -> str:
     """The registration with the fields to fill in, edited from its end on so that places stay right."""
-    fields = {key: source.places.written[key,] for key in FIELDS if key in source.table}
+    fields = {key: places(source.text).written[key,] for key in FIELDS if key in source.table}
     text = source.text
     for key, place in sorted(fields.items(), key=lambda item: item[1].start, reverse=True):
         text = text[: place.start] + FIELDS[key] + text[place.end :]

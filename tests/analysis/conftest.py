@@ -31,13 +31,13 @@ def shipped(tmp_path_factory):
 @pytest.fixture(scope="session")
 def registrations(shipped):
     """R and S."""
-    return load_folder(shipped["RS"], decide.has_file)
+    return load_folder(shipped["RS"], decide.CLAIMS)
 
 
 @pytest.fixture(scope="session")
 def of_cells(shipped):
     """A."""
-    return load_folder(shipped["A"], decide.has_file)[0]
+    return load_folder(shipped["A"], decide.CLAIMS)[0]
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +106,7 @@ def shuffled():
 @pytest.fixture(scope="session")
 def of_paper():
     """A, N, R and S of the paper."""
-    return load_folder(ROOT / "preregistration" / "paper", decide.has_file)
+    return load_folder(ROOT / "preregistration" / "paper", decide.CLAIMS)
 
 
 @pytest.fixture(scope="session")
@@ -193,5 +193,5 @@ def run(home, capsys):
 @pytest.fixture(scope="session")
 def varied_study(tmp_path_factory, quick):
     """Rows that differ in all that descriptive numbers read; judged by few draws."""
-    registrations = load_folder(quick, decide.has_file)
+    registrations = load_folder(quick, decide.CLAIMS)
     return varied.write(tmp_path_factory.mktemp("varied") / "embedded", registrations)

@@ -21,7 +21,6 @@ from analysis.describe.table import Column, Table
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from analysis.render.terminal import attention_tables
-from kvexp.documents.registration import seed
 from tests import cell_frames
 
 DRAWS = 40
@@ -74,7 +73,7 @@ def told(cells, worlds, registered):
 def resampled(rows, registered, of):
     """A statistic on every resample, prompts repeated row by row: the slow way to the same draws."""
     prompts = sorted(set(rows["example_id"]))
-    weights = multiplicities(np.zeros(len(prompts), np.int64), DRAWS, seed(registered.digest, "attention"))
+    weights = multiplicities(np.zeros(len(prompts), np.int64), DRAWS, registered.seed("attention"))
     own = {prompt: rows[rows["example_id"] == prompt] for prompt in prompts}
     values = []
     for draw in weights.astype(int):

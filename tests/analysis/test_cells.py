@@ -192,7 +192,7 @@ def edited(tmp_path, shipped):
         assert old in text
         (tmp_path / "edited").mkdir(exist_ok=True)
         (tmp_path / "edited" / "A.toml").write_text(text.replace(old, new))
-        return load_folder(tmp_path / "edited", claims.has_file)[0]
+        return load_folder(tmp_path / "edited", claims.CLAIMS)[0]
 
     return edit
 

@@ -13,7 +13,6 @@ from analysis.core.verdicts import Report
 from analysis.describe.conditions import context_dependence
 from analysis.describe.details import controlled, describe
 from analysis.describe.scope import Scope
-from kvexp.documents.registration import seed
 from tests import planted
 from tests.planted import CONTROL, INSTRUCT, PAPER, REAL, SIX, SIXTEEN
 
@@ -117,7 +116,7 @@ def resampled(tasks, examples, key, draws=500):
 
 
 def test_intervals_equal_resamples_written_out(found, answers, of_paper):
-    resamples = resampled(MAIN[SIX], 6, seed(r_among(of_paper).digest, "control"))
+    resamples = resampled(MAIN[SIX], 6, r_among(of_paper).seed("control"))
     control, full = answers.full[CONTROL], answers.full[SIX]
     place = (None, "poisson", "stream", 0.25)
     (row,) = [r for r in found[SIX].induced if (r.model, r.arm, r.condition, r.budget) == place]

@@ -49,7 +49,7 @@ def of_generations(tmp_path_factory):
         lines = [line for line in text.splitlines() if not line.startswith('"q = ')]
         (home / name).write_text("\n".join(lines) + "\n")
     planted.write(folder, planted.paper(models=planted.INSTRUCT[:1], examples=1), planted.forgetful)
-    return described(folder, load_folder(home, decide.has_file))
+    return described(folder, load_folder(home, decide.CLAIMS))
 
 
 @pytest.fixture(scope="module")

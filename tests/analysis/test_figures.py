@@ -93,7 +93,7 @@ from analysis.attention import describe
 from analysis.outputs import outputs
 from kvexp.prereg.registration import load_folder
 from tests import cell_frames
-one = load_folder(Path("preregistration/embedded"), claims.has_file)[0]
+one = load_folder(Path("preregistration/embedded"), claims.CLAIMS)[0]
 plan = msgspec.structs.replace(one.content.statistics, draws=20)
 content = msgspec.structs.replace(one.content, suites=["attention"], statistics=plan)
 one = dataclasses.replace(one, content=content)

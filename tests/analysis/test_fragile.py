@@ -13,20 +13,20 @@ from analysis.core.data import Data
 from analysis.core.decide import answer, decide
 from analysis.core.fragile import SEEDS, fragile
 from analysis.core.verdicts import Report
-from kvexp.documents.registration import load_folder, seed
+from kvexp.documents.registration import load_folder
 from tests.planted import World
 
 
 @pytest.fixture(scope="module")
 def few(quick):
     """R and S with few draws: as many seeds, each soon drawn."""
-    return load_folder(quick, claims.has_file)
+    return load_folder(quick, claims.CLAIMS)
 
 
 def by_hand(study, registered, claim_id, own):
     """The states of other seeds, each decided as the claim itself is."""
     question = registered.question(claim_id)
-    other = [replace(question, seed=seed(registered.digest, f"{claim_id} {k}")) for k in range(1, SEEDS + 1)]
+    other = [replace(question, seed=registered.seed(f"{claim_id} {k}")) for k in range(1, SEEDS + 1)]
     return sum(answer(study, one).state is not own for one in other)
 
 
@@ -53,12 +53,12 @@ def test_a_verdict_on_the_edge_is_fragile(plant, quick, few, tmp_path, monkeypat
     for path in quick.iterdir():
         text = path.read_text().replace('kill = "gain.hi < 0"', f'kill = "gain.hi < {hi:.4f}"')
         (tmp_path / path.name).write_text(text)
-    (registered, _) = load_folder(tmp_path, claims.has_file)
+    (registered, _) = load_folder(tmp_path, claims.CLAIMS)
     verdict = decide(study, registered)[2]
     redrawn, seeds = Data.redrawn, []
     monkeypatch.setattr(Data, "redrawn", lambda data, one: seeds.append(one) or redrawn(data, one))
     found = fragile(study, verdict)
-    assert seeds == [seed(registered.digest, f"R3 {k}") for k in range(1, SEEDS + 1)]
+    assert seeds == [registered.seed(f"R3 {k}") for k in range(1, SEEDS + 1)]
     assert 0 < found.differ < SEEDS
     assert found.differ == by_hand(study, registered, "R3", verdict.answer.state)
     report = Report(study, [registered], [replace(verdict, fragile=found)])

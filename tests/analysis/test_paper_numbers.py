@@ -28,7 +28,7 @@ def registrations_of(folder):
     """The paper's registrations."""
     for name in "ANRS":
         shutil.copy(ROOT / "preregistration" / "paper" / f"{name}.toml", folder)
-    return load_folder(folder, decide.has_file)
+    return load_folder(folder, decide.CLAIMS)
 
 
 def described(folder, registrations):

@@ -29,7 +29,7 @@ from analysis.describe.signal_panel import signal_panel
 from analysis.describe.verdicts import verdicts
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
-from kvexp.documents.registration import load_folder, seed
+from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.planted import LONG, SHORT, World
 
@@ -68,7 +68,7 @@ def undrawn():
 
 @pytest.fixture(scope="module")
 def registered(quick):
-    return load_folder(quick, claims.has_file)
+    return load_folder(quick, claims.CLAIMS)
 
 
 @pytest.fixture(scope="module")
@@ -333,7 +333,7 @@ def test_the_intervals_of_table_4_rank_and_cut_again_in_every_resample(described
     keys = keys_of(answers, [SHORT], "poisson", condition="stream", budget=0.25, seed=1)
     clusters = sorted({(key.task, key.example_id) for key in keys})
     tasks = np.array([MAIN.index(task) for task, _ in clusters])
-    weights = multiplicities(tasks, DRAWS, seed(registered[0].digest, "recomputation"))
+    weights = multiplicities(tasks, DRAWS, registered[0].seed("recomputation"))
     drawn = []
     for times in weights.astype(int):
         # Every query stands as often as its example was drawn.

@@ -75,7 +75,7 @@ def odd(tmp_path_factory):
         for row in planted.rows(suite, model, task, 1, budgets_of(suite))
     ]
     planted.write(folder, grid, planted.forgetful)
-    report = analyse(load(folder, {}), load_folder(home, decide.has_file), Bound())
+    report = analyse(load(folder, {}), load_folder(home, decide.CLAIMS), Bound())
     return {table.name: table for part in description.described(report).parts for table in part.tables}
 
 

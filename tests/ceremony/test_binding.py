@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.core.populations import LABELS, ORIENTATION
-from kvexp.ceremony import lint
+from kvexp.ceremony import lint_grid
 from kvexp.documents.registration import load_folder
 from kvexp.documents.source import RegistrationError
 from kvexp.study.compose import select
@@ -16,11 +16,8 @@ from kvexp.study.grid import shards
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "preregistration"
+CLAIMS = ROOT / "analysis" / "claims"
 STUDIES = ("paper", "embedded", "demo", "ablations", "longbench-small")
-
-
-def everything_has_a_file(claim_id):
-    return True
 
 
 class Study:
@@ -52,26 +49,26 @@ def embedded():
 
 def test_the_shipped_registrations_fit_their_grids(any_study):
     name, study = any_study
-    found = load_folder(SHIPPED / name, everything_has_a_file)
-    lint.check(found, study.shards, study.suites)
+    found = load_folder(SHIPPED / name, CLAIMS)
+    lint_grid.check(found, study.shards, study.suites)
     for one in found:
         # Sealed one by one: an addendum's suites, or its parent's, need not be here.
-        lint.check([one], study.of(*one.content.suites))
-        lint.check([one], study.shards, study.suites)
+        lint_grid.check([one], study.of(*one.content.suites))
+        lint_grid.check([one], study.shards, study.suites)
 
 
 def test_the_papers_grid_is_checked_within_a_second(paper):
-    found = load_folder(SHIPPED / "paper", everything_has_a_file)
+    found = load_folder(SHIPPED / "paper", CLAIMS)
     rows = sum(shard.n_rows for shard in paper.shards if shard.unit == "generations")
     assert rows == 98_412
     started = time.process_time()
-    lint.check(found, paper.shards, paper.suites)
+    lint_grid.check(found, paper.shards, paper.suites)
     assert time.process_time() - started < 1
 
 
 def test_signals_and_labels_are_those_of_the_analysis():
-    assert set(lint.KNOWN_SIGNALS) == set(ORIENTATION)
-    assert set(lint.NEED_FULL) == {name for name, label in LABELS.items() if label.needs_full}
+    assert set(lint_grid.KNOWN_SIGNALS) == set(ORIENTATION)
+    assert set(lint_grid.NEED_FULL) == {name for name, label in LABELS.items() if label.needs_full}
 
 
 def changed(tmp_path, study, name, *changes):
@@ -84,7 +81,7 @@ def changed(tmp_path, study, name, *changes):
         assert old in text, old
         text = text.replace(old, new, 1)
     path.write_text(text)
-    return path, load_folder(folder, everything_has_a_file)
+    return path, load_folder(folder, CLAIMS)
 
 
 WORDS = '"words", "facts"'
@@ -219,7 +216,7 @@ def test_what_the_grid_does_not_have_is_refused(tmp_path, embedded, name, change
     lines = path.read_text().split("\n")
     number = next(n for n, text in enumerate(lines, start=1) if re.search(line, text))
     with pytest.raises(RegistrationError) as caught:
-        lint.check(found, embedded.shards, embedded.suites)
+        lint_grid.check(found, embedded.shards, embedded.suites)
     assert str(caught.value).startswith(f"{path}:{number}: ")
     assert message in str(caught.value)
 
@@ -235,11 +232,11 @@ def test_a_population_on_a_suite_of_cells_selects_nothing(tmp_path, embedded):
         ),
     )
     with pytest.raises(RegistrationError, match="readings 'a': the population selects nothing"):
-        lint.check(found, embedded.shards, embedded.suites)
+        lint_grid.check(found, embedded.shards, embedded.suites)
 
 
 def test_a_label_that_compares_needs_the_full_cache(embedded):
-    found = load_folder(SHIPPED / "embedded", everything_has_a_file)
+    found = load_folder(SHIPPED / "embedded", CLAIMS)
     made = []
     for shard in embedded.shards:
         arms = getattr(shard, "arms", None)
@@ -250,7 +247,7 @@ def test_a_label_that_compares_needs_the_full_cache(embedded):
         made.append(type(shard)(**{**vars(shard), "arms": rest}))
     message = "label induced_failure needs the full cache's rows, which suite embedded-1k lacks for smollm2"
     with pytest.raises(RegistrationError, match=message):
-        lint.check(found, made, embedded.suites)
+        lint_grid.check(found, made, embedded.suites)
 
 
 def test_what_is_not_here_cannot_be_wrong(tmp_path, embedded):
@@ -262,18 +259,18 @@ def test_what_is_not_here_cannot_be_wrong(tmp_path, embedded):
         ('suites = ["embedded-2k"] }', 'suites = ["embedded-2k"], tasks = ["unknown"] }'),
     )
     reg = {one.content.id: one for one in found}
-    lint.check([reg["R"]], embedded.of("embedded-1k"), embedded.suites)
+    lint_grid.check([reg["R"]], embedded.of("embedded-1k"), embedded.suites)
     with pytest.raises(RegistrationError, match="'embedded-2k': the population selects nothing"):
-        lint.check([reg["R"]], embedded.shards, embedded.suites)
+        lint_grid.check([reg["R"]], embedded.shards, embedded.suites)
 
 
 def test_a_control_is_a_suite_without_context(tmp_path, paper):
     text = (SHIPPED / "paper" / "R.toml").read_text()
     text = text.replace('suites = ["6k", "no-context"]', 'suites = ["6k", "no-context", "ruler"]')
     (tmp_path / "R.toml").write_text(text.replace('control = "no-context"', 'control = "ruler"'))
-    found = load_folder(tmp_path, everything_has_a_file)
+    found = load_folder(tmp_path, CLAIMS)
     with pytest.raises(RegistrationError, match=r"R.toml:\d+: \[details\] control 'ruler' shows the context"):
-        lint.check(found, paper.shards, paper.suites)
+        lint_grid.check(found, paper.shards, paper.suites)
 
 
 def test_details_need_answers(tmp_path, embedded):
@@ -285,4 +282,4 @@ def test_details_need_answers(tmp_path, embedded):
     with pytest.raises(
         RegistrationError, match=r"R.toml:\d+: \[details\] describes answers, but no suite has any"
     ):
-        lint.check(load_folder(folder, everything_has_a_file), embedded.shards, embedded.suites)
+        lint_grid.check(load_folder(folder, CLAIMS), embedded.shards, embedded.suites)

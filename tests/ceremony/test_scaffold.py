@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kvexp.documents.registration import load_folder
+from kvexp.ceremony.lint import registrations
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import ConfigError
 from kvexp.study.compose import select
@@ -15,16 +15,13 @@ from kvexp.study.grid import shards
 from kvexp.verbs.new_study import FIELDS, REMARK, new_study
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = ROOT / "analysis" / "claims"
 SAID = {
     "authors": '["A. Person"]',
     "existing_data": '"before-creation"',
     "existing_data_note": '"nothing was seen"',
     "data_seen": '["6k: analysed"]',
 }
-
-
-def everything_has_a_file(claim_id):
-    return True
 
 
 @pytest.fixture
@@ -94,13 +91,13 @@ def test_a_file_is_refused_until_its_last_field_is_filled_in(project):
         fill(folder, list(SAID)[:number])
         name = "S.toml" if key == "data_seen" else "A.toml"
         with pytest.raises(RegistrationError) as caught:
-            load_folder(folder, everything_has_a_file)
+            registrations(folder, CLAIMS)
         lines = (folder / name).read_text().split("\n")
         line = next(n for n, text in enumerate(lines, start=1) if text.startswith(f"{key} = "))
         assert str(caught.value).startswith(f"{folder / name}:{line}: {key}")
         assert "is not filled in; it wants" in str(caught.value)
     fill(folder, SAID)
-    found = load_folder(folder, everything_has_a_file)
+    found = registrations(folder, CLAIMS)
     assert [one.content.id for one in found] == ["A", "N", "R", "S"]
     assert {one.content.existing_data for one in found} == {"before-creation"}
 

@@ -135,7 +135,6 @@ def test_any_text_is_a_condition_or_refused(text):
         return
     assert condition.holds({}) in (None, True, False)
     assert all(name.isidentifier() and field in FIELDS for name, field in condition.fields)
-    assert set(condition.fields) >= {field for border in condition.borders for field in border.factors}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +214,6 @@ def test_an_expression_tells_what_it_reads():
     condition = parse("strongest >= certificate.lo and 2 * strongest < -0.5")
     assert condition.names == {"strongest", "certificate"}
     assert condition.fields == (("certificate", "lo"), ("strongest", "value"))
-    assert set(condition.constants) == {2.0, 0.5, -0.5}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvexp.documents.manifest import read_manifest
-from kvexp.documents.times import seconds_of as clock
+from kvexp.records import seconds_of as clock
 from kvexp.errors import ConfigError
 from kvexp.records import GENERATIONS, Generation, Reader
 from kvexp.run.log import model_seconds, read_attempts, read_footer

@@ -18,7 +18,7 @@ from analysis.describe.attention.heads import Heads, by_head
 from analysis.describe.attention.layers import Layer, by_layer
 from analysis.describe.attention.rare import Rare, by_rare_attention
 from analysis.describe.attention.worlds import Demonstration, demonstrations
-from kvexp.documents.registration import Registered, seed
+from kvexp.documents.registration import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ def _with_numbers(
     data_of = partial(
         CellData,
         plan=registered.content.statistics,
-        seed=seed(registered.digest, one.name),
+        seed=registered.seed(one.name),
         parameters=Parameters(f"suite {one.suite}", {}),
     )
     data = data_of(cells)

@@ -1,4 +1,4 @@
-"""Where the keys of a TOML text stand: the line, and the span of the value (leaf: stdlib only).
+"""Where the keys of a TOML text stand: the line, and the span of the value.
 
 `tomllib` tells neither. This reads text that it has accepted, and answers with the nearest table where it is
 asked for a key that is not there.
@@ -10,8 +10,10 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
-Keys = tuple[str | int, ...]  # as in `table["claim"]["R1"]["population"]["tasks"][0]`
+from kvexp.documents.source import Keys, Where
+
 DEEPEST = 16  # levels of tables that only a longer key mentions
 _TOKEN = re.compile(
     r"""
@@ -22,6 +24,11 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+def line_of(where: Where) -> str:
+    """`path:LINE` of a key, or of the nearest table around it."""
+    return f"{where.source.path}:{places(where.source.text).line(where.keys)}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Places:
         return 1
 
 
+@cache
 def places(text: str) -> Places:
     """The places of all keys, headers and list elements of a text that tomllib accepts."""
     found = Places()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvexp.documents.locate import places
+from kvexp.ceremony.locate import places
 
 ROOT = Path(__file__).parents[2]
 
