@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from kvexp.errors import IncompleteError, IntegrityError
@@ -61,3 +62,15 @@ def _written_beside(path: Path, body: bytes) -> Iterator[Path]:
         os.fsync(folder)  # the name, too, survives a power cut
     finally:
         os.close(folder)
+
+
+def digest_once(path: Path) -> str:
+    """The sha256 of a file, read once per process as long as its size and time stay the same."""
+    stat = path.stat()
+    return _digest_of_state(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest_of_state(path: Path, _size: int, _mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

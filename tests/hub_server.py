@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self) -> None:
         path = self.path.partition("?")[0]
         self.hub.asked.append((self.command, path, self.headers.get("Range")))
-        info = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/revision/(.+))?", path)
+        info = re.fullmatch(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(?:revision|tree)/(.+))?", path)
         file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         found = info or file
         if found is None:
@@ -74,8 +74,12 @@ class Handler(BaseHTTPRequestHandler):
         if found[3] not in (repo.commit, "main", None):
             return self.refuse(404, "RevisionNotFound")
         if info:
-            siblings = [{"rfilename": name, "size": len(body)} for name, body in repo.files.items()]
-            body = json.dumps({"id": found[2], "sha": repo.commit, "siblings": siblings}).encode()
+            tree = [
+                {"type": "file", "path": name, "size": len(body), "oid": hashlib.sha1(body).hexdigest()}
+                for name, body in repo.files.items()
+            ]
+            told: Any = tree if "/tree/" in path else {"id": found[2], "sha": repo.commit}
+            body = json.dumps(told).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

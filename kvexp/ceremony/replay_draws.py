@@ -30,7 +30,8 @@ from kvexp.ceremony.replay_rows import (
 )
 from kvexp.documents.forms import Replayed
 from kvexp.errors import ConfigError, IncompleteError
-from kvexp.models.folder import load_model, model_source
+from kvexp.models.folder import model_source
+from kvexp.models.load import load_model
 from kvexp.records import Generation
 from kvexp.replay.harness import Planned
 from kvexp.replay.model import Loaded

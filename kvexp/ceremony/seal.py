@@ -14,7 +14,8 @@ from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Seals
 from kvexp.errors import IntegrityError
 from kvexp.files import write_whole as write
-from kvexp.models.folder import content_digest, tokenizers
+from kvexp.models.folder import content_digest
+from kvexp.models.load import tokenizers
 from kvexp.records import encode
 from kvexp.run.prepare import grid_bytes, questions_digests
 from kvexp.study import provenance

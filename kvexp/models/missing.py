@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from zipfile import is_zipfile
 
 from kvexp.errors import InputError, NotFetched
-from kvexp.models import hub
 from kvexp.models.embedded import POSITIONS
-from kvexp.models.folder import check_data, check_folder, config_of, model_source
+from kvexp.models.folder import another_folder, model_source, named, own_folder
+from kvexp.models.load import config_of, tokenizer_of
+from kvexp.models.weights import SINGLE, TOKENIZER_SETS, TOKENIZERS, has_tokenizer, lacking
 from kvexp.study.compose import Selection
 from kvexp.study.plugins import family_of
 from kvexp.study.schema import AttentionConf, ModelConf, SuiteConf, TaskConf, is_folder
@@ -136,6 +139,43 @@ def _refusal(look: Callable[[], object]) -> InputError | None:
     return None
 
 
+OTHER_WEIGHTS = ("*.bin", "*.pt", "*.pth", "*.gguf")
+
+
+def check_folder(model: ModelConf) -> None:
+    """Raises InputError for a folder that is not there, not whole or not usable, naming the override."""
+    folder, other = own_folder(model), another_folder(model)
+    if not folder.is_dir():
+        raise InputError(f"model {model.name}: the folder {folder} is missing: make it, or {other}")
+    if (folder / "config.json").is_file():  # of another kind, its weights do not matter
+        config_of(model, folder)
+    if (name := lacking(folder)) is None:
+        tokenizer_of(model, folder)
+        return
+    others = sorted(path.name for kind in OTHER_WEIGHTS for path in folder.glob(kind))
+    said = f"{name} is missing in {folder} or damaged: add it"
+    if name == SINGLE and others and not (folder / name).exists():
+        said = f"{folder} has its weights as {others[0]}, but kvexp needs safetensors, {name}: save them so"
+    elif name == TOKENIZERS[0] and not has_tokenizer(folder):
+        files = ", or ".join(" and ".join(names) for names in TOKENIZER_SETS)
+        said = f"{folder} has no tokenizer ({files}): add its files"
+    raise InputError(f"model {model.name}: {said}, or {other}")
+
+
+def check_data(data_dir: str) -> None:
+    """Raises InputError if a task's data_dir is one file of records, where their folder is wanted."""
+    try:
+        path = Path(data_dir).expanduser().absolute()
+    except RuntimeError:
+        return  # a user whose home is unknown; reading says so
+    is_records = path.is_file() and path.suffix != ".zip" and not is_zipfile(path)
+    if (path.suffix == ".jsonl" and not path.exists()) or is_records:
+        raise InputError(
+            f"data_dir {data_dir} is a file of records, not their folder: name the folder, "
+            f"task.data_dir={path.parent}"
+        )
+
+
 def missing(selection: Selection, made: Sequence[Shard], lacks: Lacks | None = None) -> list[Missing]:
     """Models first, in the study's order, then data; tasks that read one file of the hub are one entry."""
     lacks = lacks or Lacks(selection)
@@ -152,7 +192,7 @@ def missing(selection: Selection, made: Sequence[Shard], lacks: Lacks | None = N
 
 
 def _model(model: ModelConf, error: InputError, suites: list[str]) -> Missing:
-    source = None if is_folder(model.source) else hub.named(model)
+    source = None if is_folder(model.source) else named(model)
     by_hand = not isinstance(error, NotFetched)
     return Missing(f"model {model.name}", source, tuple(suites), str(error), by_hand, model.gated)
 

@@ -1,11 +1,6 @@
-"""A model's folder, looked at from outside: is it whole, how large are its weights, do they fit?
-
-Only names, sizes and the JSON headers of safetensors files are read; nothing is loaded.
-"""
+"""Whether a model's folder is whole, and how large its weights are: from names, sizes and JSON headers."""
 
 import json
-import os
-import re
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -30,7 +25,7 @@ def lacking(folder: Path) -> str | None:
     except InputError:
         return INDEX
     for path in files or [folder / SINGLE]:
-        if not path.is_file() or _damage(path) is not None:
+        if not path.is_file() or damage(path) is not None:
             return path.name
     return None if has_tokenizer(folder) else TOKENIZERS[0]
 
@@ -63,13 +58,13 @@ def weight_bytes(files: list[Path], dtype: str) -> int:
     """Bytes of all weights in memory as `dtype`. Raises InputError for a damaged file."""
     total = 0
     for path in files:
-        if (damage := _damage(path)) is not None:
-            raise InputError(f"{path} is damaged ({damage}): remove it and get the model again")
+        if (why := damage(path)) is not None:
+            raise InputError(f"{path} is damaged ({why}): remove it and get the model again")
         total += sum(prod(t["shape"]) * ITEM_BYTES[dtype] for t in _tensors(path)[1].values())
     return total
 
 
-def _damage(path: Path) -> str | None:
+def damage(path: Path) -> str | None:
     """What is wrong with a safetensors file, as far as its header and its size tell."""
     try:
         start, tensors = _tensors(path)
@@ -90,55 +85,6 @@ def _tensors(path: Path) -> tuple[int, dict[str, Any]]:
             raise ValueError("no safetensors header")
         header = json.loads(stream.read(length))
     return 8 + length, {name: t for name, t in header.items() if name != "__metadata__"}
-
-
-def free_bytes(device: str) -> int | None:
-    """Memory that is free on a device, or None where that cannot be told."""
-    if device.startswith("cuda"):
-        import torch
-
-        return int(torch.cuda.mem_get_info(device)[0]) if torch.cuda.is_available() else None
-    try:
-        found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    free = [int(found[1]) * 1024] if found else []
-    return min([*free, *_cgroup_limits()], default=None)
-
-
-def _cgroup_limits() -> list[int]:
-    """Memory limits of this process's cgroup (v2) and those above it: a job's own limit on a cluster."""
-    try:
-        line = Path("/proc/self/cgroup").read_text().splitlines()[-1]
-        folder = Path("/sys/fs/cgroup") / line.removeprefix("0::").lstrip("/")
-    except (OSError, IndexError):
-        return []
-    limits = []
-    for place in (folder, *folder.parents):
-        try:
-            text = (place / "memory.max").read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            limits.append(int(text))
-    return limits
-
-
-def check_memory(folder: Path, dtype: str, device: str) -> None:
-    """Raises InputError, with both numbers, if the weights alone do not fit."""
-    needed, free = weight_bytes(weight_files(folder), dtype), free_bytes(device)
-    if free is not None and needed > free:
-        raise too_little(
-            folder, device, f"its weights need {gigabytes(needed)} and {gigabytes(free)} are free"
-        )
-
-
-def too_little(folder: str | os.PathLike[str], device: str, why: str) -> InputError:
-    """The sentence for a model that does not fit."""
-    return InputError(
-        f"model {str(folder)!r} does not fit into the memory of {device} ({why}): take a larger machine, a "
-        "smaller model, or bfloat16 weights"
-    )
 
 
 def gigabytes(n: int) -> str:

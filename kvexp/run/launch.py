@@ -17,11 +17,8 @@ import submitit
 
 from kvexp import files
 from kvexp.errors import IncompleteError, KvexpError
-from kvexp.models.folder import (
-    content_digest,
-    load_model,
-    model_source,
-)
+from kvexp.models.folder import content_digest, model_source
+from kvexp.models.load import load_model
 from kvexp.records import FOOTER
 from kvexp.run import log
 from kvexp.run.attempt import Place, Under

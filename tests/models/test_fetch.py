@@ -12,7 +12,6 @@ import time
 import zipfile
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import constants
@@ -20,9 +19,8 @@ from huggingface_hub import constants
 from kvexp.cli import main
 from kvexp.errors import InputError
 from kvexp.models import fetch as fetching
-from kvexp.models.embedded import model_digest
 from kvexp.models.fetch import model_files
-from kvexp.models.folder import content_digest, model_source
+from kvexp.models.folder import content_digest, model_digest, model_source
 from kvexp.study.schema import ModelConf, is_pinned
 from kvexp.tasks.longbench import HUB_FILE
 from kvexp.verbs.plan import study_plan
@@ -187,7 +185,7 @@ def test_fetched_once_then_everything_runs_without_network(hub, kvexp, here, dea
     assert hub.asked == []
 
     run = kvexp("fetch", "study=hub", url=hub.url)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert (run.returncode, run.stderr) == (0, ""), run.stdout
     assert "all there" in run.stdout
     assert set(hub.downloads()) == {*needed, HUB_FILE.filename}
     # The file that was cut went on where the last whole piece of the library ended.
@@ -429,11 +427,7 @@ def test_one_copy_of_the_weights_and_no_code_is_chosen(names, wanted):
 
 
 def item(revision):
-    return fetching.Item("model x", "model.x", "org/x", revision, "model", list, lambda: False)
-
-
-def info(sha, **sizes):
-    return SimpleNamespace(sha=sha, siblings=[SimpleNamespace(rfilename=n, size=s) for n, s in sizes.items()])
+    return fetching.Item(("model x",), "model.x", "org/x", revision)
 
 
 GOOD, OTHER = "a" * 40, "b" * 40
@@ -445,10 +439,8 @@ GOOD, OTHER = "a" * 40, "b" * 40
 )
 def test_a_commit_that_is_none_or_not_the_pinned_one_is_refused(revision, sha):
     with pytest.raises(InputError, match="the hub names the commit"):
-        fetching._checked(item(revision), info(sha))
-    assert (
-        fetching._checked(item(GOOD), info(GOOD))[0] == fetching._checked(item("main"), info(GOOD))[0] == GOOD
-    )
+        fetching._checked_commit(item(revision), sha)
+    assert {fetching._checked_commit(item(one), GOOD) for one in (GOOD, "main", None)} == {GOOD}
 
 
 @pytest.mark.parametrize(
@@ -456,7 +448,7 @@ def test_a_commit_that_is_none_or_not_the_pinned_one_is_refused(revision, sha):
 )
 def test_files_that_no_repository_has_are_refused(name, size):
     with pytest.raises(InputError, match="the hub lists the file"):
-        fetching._checked(item(GOOD), info(GOOD, **{name: size}))
+        fetching._checked_sizes({"good": 1, name: size})
 
 
 @pytest.mark.parametrize("error", [json.JSONDecodeError("x", "<html>", 0), TypeError("x"), KeyError("x")])

@@ -5,12 +5,14 @@ import re
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import save_file
 
 from kvexp.errors import InputError
+from kvexp.models import load as loading
 from kvexp.models import weights
 from kvexp.models.load import load
-from kvexp.replay import model as loading
+from kvexp.replay import memory
 from tests import tiny
 
 
@@ -77,8 +79,8 @@ def test_one_file_goes_before_an_index_as_in_transformers(folder):
 
 
 def test_too_little_memory_is_said_before_loading(folder, monkeypatch):
-    monkeypatch.setattr(weights, "free_bytes", lambda device: 100_000)
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", None)
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 100_000)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", None)
     n = sum(p.numel() for p in tiny.model("llama").parameters())
     with pytest.raises(
         InputError, match=rf"memory of cpu .*{2 * n / 1e6:.1f} MB and 0\.1 MB are free"
@@ -101,7 +103,7 @@ def test_running_out_while_loading_is_the_same_sentence(folder, monkeypatch, err
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(InputError, match="does not fit into the memory of cpu") as caught:
         load(folder, "float32")
     assert "\n" not in str(caught.value)
@@ -111,24 +113,24 @@ def test_other_runtime_errors_are_not_called_a_lack_of_memory(folder, monkeypatc
     def fail(*_, **__):
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         load(folder, "float32")
 
 
 def test_free_memory_is_what_the_kernel_and_the_job_allow(monkeypatch):
-    free = weights.free_bytes("cpu")
+    free = memory.free_bytes("cpu")
     assert free is not None
     total = int(re.search(r"MemTotal: +(\d+)", open("/proc/meminfo").read())[1]) * 1024  # noqa: SIM115
     assert 0 < free <= total
-    monkeypatch.setattr(weights, "_cgroup_limits", lambda: [10_000, 5_000])
-    assert weights.free_bytes("cpu") == 5_000
+    monkeypatch.setattr(memory, "_cgroup_limits", lambda: [10_000, 5_000])
+    assert memory.free_bytes("cpu") == 5_000
 
 
 def test_free_memory_of_a_gpu_is_asked_of_the_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7, 9) if device == "cuda:1" else None)
-    assert weights.free_bytes("cuda:1") == 7
+    assert memory.free_bytes("cuda:1") == 7
 
 
 @pytest.mark.parametrize("kind", ["rwkv99", "gpt2", "gemma3_text"])

@@ -16,7 +16,7 @@ import huggingface_hub
 import pytest
 
 from kvexp.cli import main
-from kvexp.models.folder import load_model
+from kvexp.models.load import load_model
 from tests import project
 
 PATIENCE = 900.0  # a task starts in seconds on an idle machine, and this one may be busy

@@ -15,7 +15,7 @@ import pytest
 from transformers import GPT2Config
 
 from kvexp.cli import main
-from kvexp.models.folder import load_model
+from kvexp.models.load import load_model
 from kvexp.records import FOOTER, GENERATIONS
 from kvexp.run import answer
 from kvexp.run.progress import RowCount, Work

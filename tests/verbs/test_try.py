@@ -7,7 +7,7 @@ from rich.console import Console
 
 from kvexp import cli
 from kvexp.cli import main
-from kvexp.models.folder import load_model
+from kvexp.models.load import load_model
 from kvexp.verbs import try_
 from tests import project
 
