@@ -101,7 +101,7 @@ def _claim(report: Report, verdict: Verdict) -> dict[str, Any]:
         "id": verdict.claim_id,
         "registration": verdict.registered.content.id,
         "statement": claim.statement,
-        "state": "BLIND" if report.is_blind else answer.state.value,
+        "state": report.prefixed(report.state(verdict)),
         "preview": bool(report.provisional(verdict)),
         "provisional": report.provisional(verdict),
         "history": report.history(verdict),

@@ -37,7 +37,7 @@ def summary(report: Report) -> Iterator[str]:
     """Every claim, for the end of a long page, and last the marks of its title."""
     for verdict in report.verdicts:
         statement = verdict.registered.content.claim[verdict.claim_id].statement
-        head = f"{verdict.claim_id:6}{report.word(verdict):20}"
+        head = f"{verdict.claim_id:6}{report.word(verdict):19} "
         words = [part for part in (report.amended(verdict), statement) if part]
         yield from wrapped(head, "; ".join(words))
     if report.marks:
@@ -49,7 +49,7 @@ def _state(report: Report, verdict: Verdict) -> list[str]:
     words = [report.label(verdict), *report.history(verdict)]
     if fragile is not None and fragile.differ and not report.is_blind:
         words.append(f"fragile {fragile.differ}/{fragile.of}")
-    return [report.word(verdict), *(line for text in words for line in textwrap.wrap(text, 19))]
+    return [line for text in (report.word(verdict), *words) for line in textwrap.wrap(text, 19)]
 
 
 def _conditions(verdict: Verdict) -> list[str]:

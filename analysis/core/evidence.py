@@ -146,7 +146,7 @@ def _stale(
         home_name=evidence.home,
     )
     suites = {one.content.id: one.content.suites for one in found}
-    sealed = [one.content.claim for one in found if one.content.id in seals]
+    sealed = [one.content.claim for one in found if one.content.id in seals and not folders.is_anew]
     now = {
         **judged.digests(suites, {claim for claims in sealed for claim in claims}),
         **judged.authorities({one.trust for one in _stamps(evidence)}),
@@ -154,6 +154,9 @@ def _stale(
     different = sorted(
         name for name in now.keys() | evidence.read.keys() if now.get(name) != evidence.read.get(name)
     )
+    if folders.is_anew:  # the code that judges is another, and says so
+        places = (f"{evidence.home}/", f"results/{evidence.study}/", "preregistration/trust/")
+        different = [name for name in different if name.startswith(places)]
     if home is None:  # the copy beside the logs stands in for it, without stamps that came later
         different = [name for name in different if name in now or not name.startswith(f"{evidence.home}/")]
     if different:

@@ -21,11 +21,13 @@ class Folders:
         results: results/<study>.
         repository: whose code decides.
         chosen: stands in for the copy beside the results and the folder of the repository.
+        is_anew: whether the code of the repository may differ from what seals list.
     """
 
     results: Path
     repository: Path
     chosen: Path | None = None
+    is_anew: bool = False
 
     @property
     def homes(self) -> list[Path]:

@@ -16,6 +16,8 @@ from analysis.core.evidence import notes_of, read_evidence
 from analysis.core.study import Study, check_folder, load
 from analysis.core.verdicts import Bound, Report, analyse, suites_of
 from analysis.core.write import complain
+from kvexp.documents import sealed_tree
+from kvexp.documents.forms import LOCKED, LOOKS
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
@@ -92,6 +94,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where verdicts, details, figures/ and tables/ go (default: results; nowhere with --blind)",
     )
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument(
+        "--as-sealed",
+        action="store_true",
+        help="judge in a temporary folder by the code that was sealed, from git or results/<study>/locks/core",
+    )
+    way.add_argument(
+        "--anew",
+        action="store_true",
+        help="judge by the code that is here although other code was sealed; wants --out",
+    )
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON and nothing else")
     parser.add_argument(
         "--blind",
@@ -105,6 +118,9 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
     check_folder(results)  # before the registration that its name asks for
+    if options.as_sealed:
+        return _as_sealed(options)
+    _refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
     summed = joined(["", *summary(report)])
@@ -121,8 +137,35 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     return code if is_described else code or 1
 
 
+def _as_sealed(options: argparse.Namespace) -> int:
+    """The exit code of the sealed code, which runs in a folder of its own and writes where this one would."""
+    results: Path = options.results
+    homes = [results / LOCKED, *registrations.Folders(results, REPOSITORY, options.registration).homes]
+    out, chosen = _out(options), options.registration
+    arguments = [f"results/{results.resolve().name}"]
+    arguments += [] if out is None else ["--out", str(out.absolute())]
+    arguments += [] if chosen is None else ["--registration", str(chosen.absolute())]
+    arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
+    with sealed_tree.restored(REPOSITORY, results, homes) as tree:
+        code = sealed_tree.run(tree, "analysis", arguments)
+        sealed_tree.bring_back(tree / arguments[0], results, [LOOKS])
+    return code
+
+
+def _refuse_results(options: argparse.Namespace) -> None:
+    """What is judged anew must not pass for what was sealed."""
+    if not options.anew:
+        return
+    if options.out is None:
+        raise KvexpError("--anew writes nothing into results: say where with --out DIR")
+    out = options.out.resolve()
+    for folder in (options.results.resolve(), REPOSITORY / "results"):
+        if out.is_relative_to(folder):
+            raise KvexpError(f"--anew writes nothing into {folder}: name a folder outside with --out DIR")
+
+
 def _decide(results: Path, options: argparse.Namespace) -> Report:
-    folders = registrations.Folders(results, REPOSITORY, options.registration)
+    folders = registrations.Folders(results, REPOSITORY, options.registration, options.anew)
     found = _registrations(folders)
     owners = {suite: one for one in found for suite in one.content.suites}
     folders.refuse_links(list(owners))
@@ -140,7 +183,7 @@ def _decide(results: Path, options: argparse.Namespace) -> Report:
     told = tuple(notes_of(folders, by_id))
     has_file = (REPOSITORY / "conf" / "study" / f"{study.name}.yaml").is_file()
     bound = Bound(by_id, locked, shown, told, has_file)
-    report = analyse(study, found, bound, is_blind=options.blind)
+    report = replace(analyse(study, found, bound, is_blind=options.blind), is_anew=options.anew)
     loaded.check_loaded(REPOSITORY, ids)  # the files of the claims are loaded now
     return report
 
@@ -150,7 +193,7 @@ def _registrations(folders: registrations.Folders) -> list[Registered]:
     try:
         return registrations.load(paths)
     except RegistrationError:
-        seals.check({path: [] for path in paths}, REPOSITORY)  # a sealed file that was changed says so
+        seals.check({path: [] for path in paths}, folders)  # a sealed file that was changed says so
         raise
 
 

@@ -3,7 +3,7 @@
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,7 @@ def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[st
     """By registration id the seals there are. Raises SealBroken with all differences of all of them."""
     found = {one.content.id: one for one in registrations}
     sealed = {name: one for name, one in found.items() if _seals(one.path).is_sealed()}
-    check({one.path: list(one.content.claim) for one in sealed.values()}, folders.repository)
+    check({one.path: list(one.content.claim) for one in sealed.values()}, folders)
     seals = {name: _read(one, folders) for name, one in sealed.items()}
     problems = [words for name, one in sealed.items() for words in _strangers(one, seals[name], seals)]
     if problems:
@@ -218,23 +218,23 @@ def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[st
 NOTHING = "no verdict was computed"
 
 
-def check(claims: Mapping[Path, list[str]], repository: Path) -> None:
+def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
     """Raises SealBroken if what seals cover has changed.
 
     Args:
         claims: by registration file, the ids of its claims; a file without a seal is passed over.
-        repository: what the paths of seals are relative to.
+        folders: the paths of seals are relative to its repository, whose code is passed over if it judges anew.
     """
     lines, names = list[str](), list[str]()
     for path, ids in sorted(claims.items()):
         if not _seals(path).is_sealed():
             continue
-        broken = _differences(path, ids, repository)
+        broken = _differences(path, ids, folders)
         if broken:
             names.append(f"{path.stem} ({_seals(path).read_manifest().digest[:SHORT]})")
             lines += [line for line in broken[:SHOWN] if line not in lines]
             lines += [f"and {len(broken) - SHOWN} more"] if len(broken) > SHOWN else []
-            lines += _ways_out(path)
+            lines += _ways_out(path, folders.results)
     if lines:
         raise SealBroken(f"sealed files differ from {', '.join(names)}; {NOTHING}", lines)
 
@@ -243,8 +243,8 @@ def _seals(registration: Path) -> Seals:
     return Seals(registration.parent / "seals", registration.stem)
 
 
-def _differences(path: Path, claims: list[str], repository: Path) -> list[str]:
-    sealed, name = _seals(path).read_manifest(), path.stem
+def _differences(path: Path, claims: list[str], folders: Folders) -> list[str]:
+    sealed, name, repository = _seals(path).read_manifest(), path.stem, folders.repository
     prefix = home_prefix(sealed, name)
     history = (
         file.relative_to(path.parent).as_posix()
@@ -253,25 +253,24 @@ def _differences(path: Path, claims: list[str], repository: Path) -> list[str]:
         if file.suffix not in STAMPS
     )
     own = (f"{name}.toml", f"seals/{name}.json", f"seals/{name}.shards.jsonl", *history)
-    now = [*core_files(repository, claims), *(f"{prefix}/{file}" for file in own)]
+    code = [] if folders.is_anew else core_files(repository, claims)
+    now = [*code, *(f"{prefix}/{file}" for file in own)]
+    if folders.is_anew:
+        papers = {file: one for file, one in sealed.files.items() if file.startswith(f"{prefix}/")}
+        sealed = replace(sealed, files=papers)
     where = path.parent.relative_to(repository) if path.is_relative_to(repository) else path.parent
     return placed(differences(repository, sealed, now, {prefix: path.parent}), prefix, where.as_posix())
 
 
-def _ways_out(path: Path) -> Iterator[str]:
+def _ways_out(path: Path, results: Path) -> Iterator[str]:
     try:
-        about = _seals(path).read_about()
-        study, commit = about.study, about.git_commit
+        study = _seals(path).read_about().study
     except SealError:
-        study, commit = "STUDY", None
+        study = "STUDY"
     command = f"kvexp amend {study} {path.stem} --why '...' --data-seen '...'"
     yield f"restore the files, or register the change: {command}"
-    if commit is not None:
-        yield f"what changed: git diff {commit[:SHORT]} -- PATH"
-        yield (
-            f"to judge by the sealed code: git worktree add ../sealed {commit[:SHORT]}, and run "
-            "`python -m analysis` there on this folder"
-        )
+    yield f"if code has changed, judge by the sealed code: python -m analysis {results} --as-sealed"
+    yield f"or judge anew, by the code that is here: python -m analysis {results} --anew --out DIR"
 
 
 def _read(one: Registered, folders: Folders) -> Seal:

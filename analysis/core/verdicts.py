@@ -18,6 +18,9 @@ from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 
 
+ANEW = "RE-ANALYSED"
+
+
 @dataclass(frozen=True)
 class Bound:
     """What binds the claims of a study to a time.
@@ -50,6 +53,7 @@ class Report:
     verdicts: list[Verdict]
     bound: Bound = field(default_factory=Bound)
     is_blind: bool = False
+    is_anew: bool = False  # judged by other code than the sealed one
 
     @property
     def exit_code(self) -> int:
@@ -88,10 +92,16 @@ class Report:
 
     def word(self, verdict: Verdict) -> str:
         """The state of a claim, as it may be said."""
-        if self.is_blind:
-            return "BLIND"
-        state = verdict.answer.state.value
-        return f"PREVIEW {state}" if self.provisional(verdict) else state
+        is_preview = self.provisional(verdict) and not self.is_blind
+        return self.prefixed(f"PREVIEW {verdict.answer.state.value}" if is_preview else self.state(verdict))
+
+    def state(self, verdict: Verdict) -> str:
+        """The state of a claim without a preview's mark."""
+        return "BLIND" if self.is_blind else verdict.answer.state.value
+
+    def prefixed(self, words: str) -> str:
+        """The words of a state, marked where other code than the sealed one decided it."""
+        return f"{ANEW} {words}" if self.is_anew else words
 
     def label(self, verdict: Verdict) -> str:
         """The registered words for the state."""

@@ -12,7 +12,7 @@ from analysis.core.data import Data
 from analysis.core.decide import Answer, Verdict, not_planned
 from analysis.core.estimates import Estimate, Statistic
 from analysis.core.study import Study
-from analysis.core.verdicts import Report
+from analysis.core.verdicts import ANEW, Report
 from analysis.describe.table import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, budget_words
 from analysis.render.page_tables import NONE, Cell, Grid, code, estimate, grid, truth
 from kvexp.documents.registration import Question
@@ -202,7 +202,7 @@ def _claim(report: Report, verdict: Verdict) -> Claim:
     written = verdict.registered.content.claim[verdict.claim_id]
     question = verdict.registered.question(verdict.claim_id)
     answer, fragile = verdict.answer, verdict.fragile
-    state = "BLIND" if report.is_blind else str(answer.state.value)
+    state = report.state(verdict)
     provisional = () if report.is_blind else tuple(report.provisional(verdict))
     is_tried = fragile is not None and not report.is_blind
     beside = beside_of(report.study, verdict)
@@ -213,7 +213,7 @@ def _claim(report: Report, verdict: Verdict) -> Claim:
         statement=written.statement,
         state=state.replace("_", " "),
         icon=state.lower().replace("_", "-"),
-        marks=("PREVIEW",) if provisional else (),
+        marks=(*((ANEW,) if report.is_anew else ()), *(("PREVIEW",) if provisional else ())),
         label=_told(report.label(verdict), state),
         history=tuple(report.history(verdict)),
         provisional=provisional,

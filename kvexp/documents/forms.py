@@ -50,6 +50,7 @@ def is_public(root_sha256: str) -> bool:
 COPIED = "preregistration"  # where a study was sealed as a copy
 LOCKS = "locks"
 LOCKED = f"{LOCKS}/registration"  # copied beside the logs when they were locked: what they are judged by
+CORE_COPY = f"{LOCKS}/core"  # the sealed code, copied at the same time: what `--as-sealed` judges by
 LOOKS = "looks.jsonl"
 STAMPS = (".tsq", ".tsr")  # query and reply of a time stamp; they may come after what they vouch for
 
