@@ -128,7 +128,11 @@ parameters = { signal = "certificate" }
 labels = { KILLED = "killed", SURVIVED = "survived" }
 
 [claim.N1.quantities]
-auc_pooled = { meaning = "AUC of the certificate for own failure", range = [0, 1] }
+auc_pooled = { meaning = "AUC of the certificate for own failure" }
+
+[claim.N1.witness]
+kill = { auc_pooled = 0.5 }
+spare = { auc_pooled = 0.7 }
 """
 CODE = ("kvexp", "conf", "analysis", "preregistration")
 

@@ -34,7 +34,7 @@ from kvexp.documents.schema import (
     Strict,
     Variant,
 )
-from kvexp.documents.seals import UNANCHORED
+from kvexp.documents.seals import unanchored
 from kvexp.documents.source import RegistrationError, Source, Unfit, Where, read
 
 MAX_QUESTIONS = 400  # claims and variants of one file
@@ -215,7 +215,7 @@ def load(path: Path, claims: Path) -> Registered:
         where = source.at("success" if content.success else "details")
         raise Unfit(where, f"[success] needs '{OTHERWISE}', the threshold of all other scores")
     checked = {name: _claim(source, content, name, claims) for name in content.claim}
-    basis = source.digest if content.format == FIRST else f"{UNANCHORED} {content.id}"
+    basis = source.digest if content.format == FIRST else unanchored("", content.id)
     found = Registered(replace(content, claim=checked), source, basis)
     for _ in found.questions():  # each can be asked
         pass
