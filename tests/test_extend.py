@@ -74,8 +74,10 @@ class Letters(Task):
 CLAIM = '''
 """N1: is the new certificate better than nothing?"""
 
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
+
+QUANTITIES = {"auc_pooled": (0, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

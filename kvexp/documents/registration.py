@@ -83,6 +83,11 @@ class Question:
     statistics: Statistics
     seed: int  # of the bootstrap; the variants of a claim share it
 
+    @property
+    def conditions(self) -> list[tuple[str, Expression]]:
+        """What is asked of the quantities, by the key in the file."""
+        return [("kill", self.kill)] + ([("support", self.support)] if self.support else [])
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -217,8 +222,8 @@ def load(path: Path, claims: Path) -> Registered:
     checked = {name: _claim(source, content, name, claims) for name in content.claim}
     basis = source.digest if content.format == FIRST else unanchored("", content.id)
     found = Registered(replace(content, claim=checked), source, basis)
-    for _ in found.questions():  # each can be asked
-        pass
+    for name, question in found.questions():
+        _check_declared(found, name, question)
     return found
 
 
@@ -285,6 +290,13 @@ def _declared(file: Path) -> Declared:
     raise RegistrationError(
         f'{file} declares no ranges: add QUANTITIES = {{"name": (lowest, highest)}}, or "count" for a count'
     )
+
+
+def _check_declared(one: Registered, name: QuestionName, question: Question) -> None:
+    """A condition on a name that no file returns would never be decided."""
+    for noun, condition in question.conditions:
+        if unknown := condition.names - question.quantities.keys():
+            raise Unfit(one.at(name, noun), f"{name.words}: {quoted(unknown)} is used but not declared")
 
 
 def _check_parents(one: Registered, by_id: dict[str, Registered]) -> None:

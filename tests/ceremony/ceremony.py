@@ -64,8 +64,8 @@ label = "success"
 tax = { meaning = "success of topk minus success of poisson" }
 
 [claim.S3.witness]
-kill = { tax = 0.02 }
-spare = { tax = 0.03 }
+kill = { tax = -0.95 }
+spare = { tax = 0.5 }
 """
 SUITE = """
 defaults: [base_suite, _self_]
