@@ -15,7 +15,8 @@ import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from kvexp.errors import ConfigError
-from kvexp.study.schema import MISSING, SCHEMAS
+from kvexp.study.rates import MISSING
+from kvexp.study.schema import SCHEMAS
 
 PLAIN = (int, float, bool, type(None))
 
