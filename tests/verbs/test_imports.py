@@ -8,16 +8,34 @@ import pytest
 
 from tests import project
 
-HEAVY = ("torch", "transformers", "submitit", "hydra", "omegaconf")
+HEAVY = ("torch", "transformers", "hydra", "omegaconf")
 CODE = f"""
-import json, sys
+import contextlib, io, json, sys
 from kvexp.cli import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as end:
-    code = end.code
-print(json.dumps([code, [name for name in {HEAVY!r} if name in sys.modules]]), file=sys.__stderr__)
+def one(words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code
+    heavy = [name for name in {HEAVY!r} if name in sys.modules]
+    return code, heavy, out.getvalue(), err.getvalue().splitlines()
+print(json.dumps([one(words) for words in json.loads(sys.argv[1])]))
 """
+
+
+def run(root, *commands):
+    """Of each command, one after the other in one process: exit code, what is loaded, what it says."""
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, json.dumps(commands)],
+        cwd=root,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +47,6 @@ def root(tmp_path_factory, tiny_folder):
     return root
 
 
-def run(root, *arguments):
-    """Exit code, heavy libraries that were loaded, and what was said."""
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, *arguments],
-        cwd=root,
-        env=project.environment(),
-        capture_output=True,
-        text=True,
-    )
-    *said, told = done.stderr.splitlines()
-    return *json.loads(told), done.stdout, said
-
-
 def test_importing_kvexp_loads_nothing(root):
     code = "import sys; before = set(sys.modules); import kvexp; print(*(set(sys.modules) - before))"
     done = subprocess.run(
@@ -50,19 +55,20 @@ def test_importing_kvexp_loads_nothing(root):
     assert done.stdout.split() == ["kvexp"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["status", "mini"], ["status", "--help"]])
-def test_what_only_tells_loads_nothing_heavy(root, arguments):
-    code, heavy, out, said = run(root, *arguments)
-    assert (code, heavy, said) == (0, [], [])
-    assert out
+PAPERS = ("lock", "stamp", "verify", "verdicts")
 
 
-@pytest.mark.parametrize(
-    "arguments", [["plan", "mini"], ["lock", "mini"], ["verify", "mini"], ["seal", "mini"]]
-)
-def test_what_reads_logs_and_papers_computes_with_no_tensor(root, arguments):
-    _, heavy, _, said = run(root, *arguments)
-    assert not {"torch", "transformers", "submitit"} & {*heavy}, said
+def test_what_only_tells_loads_nothing_heavy(root):
+    for code, heavy, out, said in run(root, ["--help"], ["status", "--help"], ["status", "mini"]):
+        assert (code, heavy, said) == (0, [], [])
+        assert out
+
+
+def test_what_reads_logs_and_papers_computes_with_no_tensor(root):
+    for verb, (_, heavy, _, said) in zip(
+        PAPERS, run(root, *([verb, "mini"] for verb in PAPERS)), strict=True
+    ):
+        assert not {"torch", "transformers"} & {*heavy}, (verb, said)
 
 
 TRY = ("try", "study=mini", "--question", "When?")
@@ -85,15 +91,15 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "sentence"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_a_mistake_is_told_in_one_sentence_before_anything_is_loaded(root, arguments, sentence):
-    code, heavy, out, said = run(root, *arguments)
-    assert (code, out, len(said)) == (2, "", 1), said
-    assert sentence in said[0]
-    assert heavy == []
+def test_a_mistake_is_told_in_one_sentence_before_anything_is_loaded(root):
+    found = run(root, *(words for words, _ in MISTAKES))
+    for (words, sentence), (code, heavy, out, said) in zip(MISTAKES, found, strict=True):
+        assert (code, out, len(said)) == (2, "", 1), (words, said)
+        assert sentence in said[0]
+        assert heavy == [], words
 
 
 def test_a_study_that_never_ran_is_told_without_them(root):
-    code, heavy, _, said = run(root, "status", "study=demo")
-    assert (code, heavy) == (3, [])
-    assert said == ["kvexp: nothing has been run: kvexp submit study=demo"]
+    assert run(root, ["status", "study=demo"]) == [
+        [3, [], "", ["kvexp: nothing has been run: kvexp submit study=demo"]]
+    ]
