@@ -28,12 +28,13 @@ from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.hours import gpu_hours
 from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.standing import Standing, answered
+from kvexp.slurm.status import ShardStatus, _with_slurm
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
 from kvexp.study.grid import protocols
 from kvexp.study.schema import ClusterConf, SlurmConf, gpus_of
-from kvexp.verbs.slurm import _ids, cancel
-from kvexp.verbs.status import ShardStatus, _with_slurm, print_status
+from kvexp.verbs.cancel import _ids, cancel
+from kvexp.verbs.status import print_status
 from tests import project
 from tests.run.test_log import ATTEMPT
 

@@ -80,6 +80,10 @@ class Home:
         """Every registration, fit to be sealed."""
         return lint.registrations(self.folder, self.root / "analysis" / "claims")
 
+    def named(self, path: Path) -> str:
+        """A file as it is named from the repository's root."""
+        return path.relative_to(self.root).as_posix()
+
 
 def ordered(found: list[Registered]) -> list[Registered]:
     """Parents before their addenda."""
