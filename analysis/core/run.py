@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     check_folder(results)  # before the registration that its name asks for
     if options.as_sealed:
         return _as_sealed(options)
-    _refuse_results(options)
+    refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
     summed = joined(["", *summary(report)])
@@ -155,7 +155,7 @@ def _as_sealed(options: argparse.Namespace) -> int:
     return code
 
 
-def _refuse_results(options: argparse.Namespace) -> None:
+def refuse_results(options: argparse.Namespace) -> None:
     """What is judged anew must not pass for what was sealed."""
     if not options.anew:
         return
