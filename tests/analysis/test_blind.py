@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.core.study import load
 from analysis.core.blind import ERRORS, blinded
+from analysis.core.study import load
 
 GROUP = ["model", "task", "budget"]
 
