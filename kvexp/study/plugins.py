@@ -67,10 +67,11 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
     declared = _types(cls) if known else {}
     for key, value in params.items():
         if key not in known:
-            more = f"task.params.{key}=... is said of every task, task.NAME.params.{key}=... of the one that has it"
+            one = f"task.NAME.params.{key}=... of the one that has it"
+            more = f" (task.params.{key}=... is said of every task, {one})" if kind == "task" else ""
             raise ConfigError(
                 f"{kind} {name!r} has no parameter {key!r}; {suggest(key, known) if known else 'it has none'}"
-                f"{f' ({more})' if kind == 'task' else ''}"
+                f"{more}"
             )
         _check_type(name, key, value, declared[key])
     try:
