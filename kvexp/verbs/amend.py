@@ -3,19 +3,18 @@
 import argparse
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.amend import SHOWN, Reason, amend
 from kvexp.ceremony.home import named
-from kvexp.errors import ConfigError, printable
-from kvexp.verbs.opened import registered, take_words
+from kvexp.errors import ConfigError
+from kvexp.verbs.opened import registered, take, tell
 
 WORDS = "STUDY ID --why TEXT [OVERRIDE ...]"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which registration, why, and what may be others after it."""
-    take_words(parser, "one registration by its id")
+    take(parser, names="one registration by its id")
     add = parser.add_argument
     add("--why", default="", help="what was wrong, and what is done about it")
     add("--data-seen", default="", help="what you have seen of the data")
@@ -38,20 +37,19 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     amended = amend(home, study.selection, named(home, names)[0], reason)
     made, grid = amended.statement, amended.grid
     of_grid = f"{_counted(len(grid), 'shard')} of the grid" if grid else "the same grid"
-    console.print(
-        Text(
-            f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
-            f"{of_grid}, "
-            f"see {home.prefix}/amendments/{made.registration}-{made.number}"
-        )
+    tell(
+        console,
+        f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
+        f"{of_grid}, "
+        f"see {home.prefix}/amendments/{made.registration}-{made.number}",
     )
     for path, kind in made.files.items():
-        console.print(Text(f"  {kind:8} {printable(path)}"))
+        tell(console, f"  {kind:8} {path}")
     for line in grid[:SHOWN]:
-        console.print(Text(f"  grid: {printable(line)}"))
+        tell(console, f"  grid: {line}")
     if len(grid) > SHOWN:
         console.print(f"  and {len(grid) - SHOWN} more shards")
-    console.print(Text(f"next: git add and commit, then {home.command('stamp', made.registration)}"))
+    tell(console, f"next: git add and commit, then {home.command('stamp', made.registration)}")
     return 0
 
 
