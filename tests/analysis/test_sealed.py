@@ -122,22 +122,25 @@ def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, m
     shutil.copyfile(sealing.ROOT / "requirements.lock", tmp_path / "tree" / "requirements.lock")
     tree = tmp_path / "tree"
     monkeypatch.setattr("analysis.core.run.REPOSITORY", tree)
-    monkeypatch.setattr("analysis.core.loaded.check", lambda *_: None)
-    for added in ("claims/x9.py", "tables/x9.py", "figures/x9.py", "attention/x9.py", "text/x9.py", "x9.py"):
+    monkeypatch.setattr("analysis.core.loaded.check_loaded", lambda *_: None)
+    for added in ("claims/x9.py", "describe/x9.py", "describe/posthoc/x9.py", "render/x9.py", "x9.py"):
+        (tree / "analysis" / added).parent.mkdir(exist_ok=True)
         (tree / "analysis" / added).write_text("")
-    (tree / "analysis" / "posthoc").mkdir(exist_ok=True)
-    (tree / "analysis" / "posthoc" / "x9.py").write_text("")
     assert run(study)[0] == 0
-    for added in ("load/x9.py", "statistics/x9.py", "verdict/x9.py", "sealed/x9.so"):
-        (tree / "analysis" / added).write_text("")
+    sealed = (
+        "analysis/core/x9.py",
+        "analysis/core/deep/x9.py",
+        "analysis/core/x9.so",
+        "kvexp/documents/x9.py",
+    )
+    for added in sealed:
+        (tree / added).parent.mkdir(exist_ok=True)
+        (tree / added).write_text("")
     path = tree / "analysis" / "claims" / "r1.py"
     path.write_text(path.read_text() + "\n")
     code, out, err = run(study)
     assert (code, out) == (4, "")
-    for line in (
-        *("added  analysis/load/x9.py", "added  analysis/statistics/x9.py", "added  analysis/verdict/x9.py"),
-        *("added  analysis/sealed/x9.so", "changed  analysis/claims/r1.py"),
-    ):
+    for line in (*(f"added  {path}" for path in sealed), "changed  analysis/claims/r1.py"):
         assert line in err
 
 
@@ -454,4 +457,4 @@ def test_a_module_from_elsewhere_is_refused(run, study, monkeypatch):
     monkeypatch.setattr("analysis.core.decide.__file__", "/elsewhere/analysis/core/decide.py")
     code, _, err = run(study)
     assert code == 4
-    assert "module analysis.decide was loaded from /elsewhere/analysis/core/decide.py" in err
+    assert "module analysis.core.decide was loaded from /elsewhere/analysis/core/decide.py" in err
