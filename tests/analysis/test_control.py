@@ -14,6 +14,7 @@ from analysis.describe.conditions import context_dependence
 from analysis.describe.details import controlled, describe
 from analysis.describe.scope import Scope
 from tests import planted
+from tests.analysis import sealing
 from tests.planted import CONTROL, INSTRUCT, PAPER, REAL, SIX, SIXTEEN
 
 MODELS = INSTRUCT[:2]
@@ -352,7 +353,7 @@ def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuff
     other = planted.write(tmp_path / "other" / "paper", grid, planted.forgetful, order=shuffled)
     registration = tmp_path / "registration"
     registration.mkdir()
-    shipped = cli.REPOSITORY / "preregistration" / "paper"
+    shipped = sealing.ROOT / "preregistration" / "paper"
     for name in "RS":
         text = (shipped / f"{name}.toml").read_text()
         for model in INSTRUCT[2:]:
