@@ -394,7 +394,7 @@ def test_a_blind_run_says_no_verdict_and_gives_chance(described, run, home, tmp_
     assert found["R1"]["state"] == "BLIND"
     assert abs(found["R1"]["quantities"]["auc_pooled"]["value"] - 0.5) < 0.08
     assert not (folder / "verdicts.json").exists()
-    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.render.files.write_description", lambda *_: "")
     run(folder, "--out", tmp_path / "open")
     real = {claim["id"]: claim for claim in verdicts(tmp_path / "open")["claims"]}
     assert real["R1"]["quantities"]["auc_pooled"]["value"] > 0.99
@@ -427,7 +427,7 @@ def test_a_blind_run_writes_nothing_by_default_and_is_no_look(described, run, st
     code, out, err = run(study, "--blind")
     assert (code, err) == (0, "")
     assert sorted(study.rglob("*")) == before
-    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.render.files.write_description", lambda *_: "")
     again = run(study, "--blind")[1]
     assert set(again.splitlines()) <= set(out.splitlines())
     assert run(study, "--blind")[1] == again
