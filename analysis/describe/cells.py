@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 from analysis.describe import drawing
-from analysis.describe.drawing import NAVY, WIDTH, grid, keyed, label, shortened_all, titles
+from analysis.describe.drawing import NAVY
 from analysis.describe.parts import Part, Picture, no_picture, picture
 from analysis.describe.scope import (
     CERTIFICATE,
@@ -116,12 +116,12 @@ def _by_model(scope: Scope, suite: Suite) -> dict[str, Row]:
     data = scope.data([suite], population([suite], "own_failure", arms=[arm], models=whole))
     split = data.split(data.counted, "model")
     for model in whole:
-        three = aucs(data, split[model], CERTIFICATE, is_brief=False).three
+        three = aucs(data, split[model], CERTIFICATE, apart=split[model]).three
         found[model] = (*three, *_above_chance(data, split[model]))
     if whole != models:
         return {**found, POOLED: _lacking(next(filter(None, reasons.values())))}
     row = signals_of(scope, suite, arm, "own_failure").get(CERTIFICATE)
-    three = row.aucs if row is not None else aucs(data, data.counted, CERTIFICATE, is_brief=False).three
+    three = aucs(data, data.counted, CERTIFICATE, apart=data.counted).three if row is None else row.aucs
     return {**found, POOLED: (*three, *_above_chance(data, data.counted))}
 
 
@@ -337,16 +337,16 @@ WHY: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": "#505050"}
 def cells_figure(suites: Sequence[tuple[str, Sequence[Cell]]]) -> Figure:
     """Suites by name, each with its cells; one without an AUC has a line that says why."""
     heights = [HEAD + LINE * len(found) for _, found in suites]
-    drawn = Figure(figsize=(WIDTH, sum(heights) + EDGE))
+    drawn = Figure(figsize=(drawing.WIDTH, sum(heights) + EDGE))
     places = list(drawn.subplots(len(suites), 1, sharex=True, squeeze=False, height_ratios=heights).flat)
-    key = titles(places, [suite for suite, _ in suites], 1, pad=PAD)
+    key = drawing.titles(places, [suite for suite, _ in suites], 1, pad=PAD)
     every = [cell for _, found in suites for cell in found]
     short = dict[tuple[str, str], str]()  # the same in all panels
     for noun in ("task", "model"):
         names = [getattr(cell, noun) for cell in every]
-        told = shortened_all(names)
+        told = drawing.shortened_all(names)
         short |= {(noun, name): one for name, one in zip(names, told, strict=True)}
-        key += keyed(noun, names, told)
+        key += drawing.keyed(noun, names, told)
     for axes, (_, found) in zip(places, suites, strict=True):
         drawing.lines(axes, [f"{short['task', cell.task]}, {short['model', cell.model]}" for cell in found])
         for at, cell in enumerate(found):
@@ -355,10 +355,10 @@ def cells_figure(suites: Sequence[tuple[str, Sequence[Cell]]]) -> Figure:
             if cell.auc.value is None:
                 axes.annotate(_why(cell), (CHANCE, at), (4, 0), textcoords="offset points", **WHY)
         drawing.chance(axes)
-        grid(axes, "x")
+        drawing.grid(axes, "x")
     drawing.shares(places[-1], [one for cell in every for one in (cell.auc, cell.baseline)])
     across = "AUC of the certificate; grey tick: the label condition x budget alone"
-    label(drawn, [], across, "", key)
+    drawing.label(drawn, [], across, "", key)
     return drawn
 
 

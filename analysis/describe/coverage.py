@@ -12,18 +12,8 @@ from analysis.core import statistics
 from analysis.core.data import Data, clusters_of, ids_of
 from analysis.core.estimates import Bools, Estimate, Floats, Statistic
 from analysis.core.populations import risk
-from analysis.describe.drawing import (
-    GREY,
-    INK,
-    NAVY,
-    ORANGE,
-    PANEL_COLUMNS,
-    grid,
-    label,
-    panels,
-    percent_axis,
-    titles,
-)
+from analysis.describe import drawing
+from analysis.describe.drawing import GREY, INK, NAVY, ORANGE
 from analysis.describe.parts import Part, Picture, no_picture, picture, what_lacks
 from analysis.describe.scope import (
     CERTIFICATE,
@@ -242,10 +232,10 @@ ROOM = 1.18  # above the highest line, for its name
 def coverage_figure(rankings: Sequence[Ranking]) -> Figure:
     """The drawing; every ranking has its curve. Where all answers fail or none does, it says so."""
     suites = list(dict.fromkeys(one.suite for one in rankings))
-    figure, places = panels(len(suites), HEIGHT)
+    figure, places = drawing.panels(len(suites), HEIGHT)
     by_suite = [[one for one in rankings if one.suite == suite] for suite in suites]
     tasks = [f", {here[0].tasks} tasks" for here in by_suite]
-    key = titles(places, suites, min(len(suites), PANEL_COLUMNS), tasks)
+    key = drawing.titles(places, suites, min(len(suites), drawing.PANEL_COLUMNS), tasks)
     for here, axes in zip(by_suite, places, strict=True):
         if level := one_class(here):
             _flat(axes, here[0], level)
@@ -255,11 +245,11 @@ def coverage_figure(rankings: Sequence[Ranking]) -> Figure:
             _names(axes, here)
         axes.set_xlim(0, 1.02)
         axes.set_xticks(TICKS)
-        percent_axis(axes.xaxis)
-        percent_axis(axes.yaxis)
-        grid(axes)
+        drawing.percent_axis(axes.xaxis)
+        drawing.percent_axis(axes.yaxis)
+        drawing.grid(axes)
     places[0].set_ylim(0, ROOM * max(float(_points(one)[1].max()) for one in rankings) or 1)
-    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
+    drawing.label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
     return figure
 
 

@@ -11,19 +11,8 @@ from analysis.core import statistics
 from analysis.core.data import Data, clusters_of, ids_of
 from analysis.core.estimates import Estimate
 from analysis.core.grid import FULL
-from analysis.describe.drawing import (
-    INK,
-    NAVY,
-    ORANGE,
-    PANEL_COLUMNS,
-    grid,
-    keyed,
-    label,
-    panels,
-    percent_axis,
-    shortened_all,
-    titles,
-)
+from analysis.describe import drawing
+from analysis.describe.drawing import INK, NAVY, ORANGE
 from analysis.describe.parts import Part, Picture, Words, picture_of
 from analysis.describe.scope import Scope, Suite, bools, by_model, by_place, nothing, population
 from analysis.describe.table import (
@@ -190,23 +179,25 @@ def induced_figure(bars: Sequence[Rate]) -> Figure:
     suites = list(dict.fromkeys(bar.suite for bar in bars))
     lines = sorted(set(map(_line, bars)))
     heights = _heights(lines)
-    drawn, every = panels(len(suites), EDGES + LINE * (max(heights.values()) + 1))
+    drawn, every = drawing.panels(len(suites), EDGES + LINE * (max(heights.values()) + 1))
     for axes, suite in zip(every, suites, strict=True):
         _panel(axes, {_line(bar): bar.estimate for bar in bars if bar.suite == suite}, heights)
-    key = titles(every, suites, min(len(suites), PANEL_COLUMNS))
+    key = drawing.titles(every, suites, min(len(suites), drawing.PANEL_COLUMNS))
     first = every[0]
     arms = [arm for _, arm, _ in lines]
-    short = shortened_all(arms)
+    short = drawing.shortened_all(arms)
     names = dict(zip(arms, short, strict=True))
-    key += keyed("arm", arms, short)
+    key += drawing.keyed("arm", arms, short)
     first.set_yticks(list(heights.values()), [_bar_words(line, lines, names) for line in heights])
     first.set_ylim(max(heights.values()) + 0.8, -1.6)
     first.set_xlim(0, 1.17)
     first.set_xticks([0, 0.25, 0.5, 0.75, 1])
-    percent_axis(first.xaxis)
+    drawing.percent_axis(first.xaxis)
     for tick, (condition, _, _) in zip(first.get_yticklabels(), heights, strict=True):
         tick.set_color(CONDITIONS.get(condition, INK))
-    label(drawn, [], "induced failures: share of what the full cache answers that the arm does not", "", key)
+    drawing.label(
+        drawn, [], "induced failures: share of what the full cache answers that the arm does not", "", key
+    )
     return drawn
 
 
@@ -255,7 +246,7 @@ def _panel(axes: Axes, rates: Mapping[Line, Estimate], heights: Mapping[Line, fl
         colour = CONDITIONS.get(condition, INK)
         axes.text(0.01, top - 0.75, WORDS.get(condition, condition), color=colour, fontsize=7.5)
     axes.tick_params(axis="y", length=0)
-    grid(axes, "x")
+    drawing.grid(axes, "x")
 
 
 # Table 5: accuracy by task, all models pooled; and every rate of every arm by task.

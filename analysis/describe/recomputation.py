@@ -15,19 +15,8 @@ from analysis.core import statistics
 from analysis.core.data import Data, clusters_of, ids_of
 from analysis.core.estimates import Estimate, Floats, Statistic
 from analysis.core.populations import risk
-from analysis.describe.drawing import (
-    GREY,
-    INK,
-    NAVY,
-    ORANGE,
-    PANEL_COLUMNS,
-    SKY,
-    grid,
-    label,
-    panels,
-    percent_axis,
-    titles,
-)
+from analysis.describe import drawing
+from analysis.describe.drawing import GREY, INK, NAVY, ORANGE, SKY
 from analysis.describe.parts import Part, Picture, Words, picture_of
 from analysis.describe.scope import CERTIFICATE, RIVAL, Scope, Suite, bools, nothing, population, remembered
 from analysis.describe.table import (
@@ -295,7 +284,7 @@ ROOM = 1.28  # of the longest bar, for its number
 
 def recomputation_figure(rows: Sequence[Recomputed]) -> Figure:
     """Bars with intervals; the paired gain of the certificate over random choice stands in the title."""
-    drawn, places = panels(len(rows), 1.95)
+    drawn, places = drawing.panels(len(rows), 1.95)
     ends = [row.numbers[name] for row in rows for name in BARS]
     most = max(max(one.value or 0.0, one.hi or 0.0) for one in ends)
     for axes, row in zip(places, rows, strict=True):
@@ -304,13 +293,15 @@ def recomputation_figure(rows: Sequence[Recomputed]) -> Figure:
         f", budget {budget_words(row.budget)}\ngain over random {points(row.numbers['over_random'])}"
         for row in rows
     ]
-    key = titles(places, [row.suite for row in rows], min(len(rows), PANEL_COLUMNS), rests, size=8)
+    key = drawing.titles(
+        places, [row.suite for row in rows], min(len(rows), drawing.PANEL_COLUMNS), rests, size=8
+    )
     places[0].set_xlim(0, min(most * ROOM, 1.15) or 1.0)
     places[0].set_yticks(range(len(BARS)), [words for words, _ in BARS.values()])
     places[0].set_ylim(len(BARS) - 0.4, -0.6)
-    percent_axis(places[0].xaxis)
+    drawing.percent_axis(places[0].xaxis)
     across = f"accuracy, mean over seeds; recomputed with the full cache: {percent(rows[0].rate)}"
-    label(drawn, [], across, "", key)
+    drawing.label(drawn, [], across, "", key)
     return drawn
 
 
@@ -326,4 +317,4 @@ def _panel(axes: Axes, row: Recomputed) -> None:
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
     axes.tick_params(axis="y", length=0)
-    grid(axes, "x")
+    drawing.grid(axes, "x")

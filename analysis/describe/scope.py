@@ -264,17 +264,22 @@ class Aucs:
         return self.pooled, self.stratified, self.label
 
 
-def aucs(data: Data, rows: pd.DataFrame, signal: str, reason: str = "", *, is_brief: bool = True) -> Aucs:
-    """Of rows with `positive`, or the reason why not; `is_brief`: no interval of the stratified one."""
+def aucs(
+    data: Data, rows: pd.DataFrame, signal: str, reason: str = "", *, apart: pd.DataFrame | None = None
+) -> Aucs:
+    """Of rows with `positive`, or the reason why not.
+
+    The stratified one has an interval only if `apart` is given, the rows as they are told apart.
+    """
     if reason:
         lost = nothing(reason)
         return Aucs(None, None, lost, lost, lost)
-    within = data.auc(rows, signal, within=True)
+    within = data.auc(rows if apart is None else apart, signal, within=True)
     return Aucs(
         len(rows),
         int(rows["positive"].sum()),
         data.estimate(data.auc(rows, signal)),
-        data.point(within) if is_brief else data.estimate(within),
+        data.point(within) if apart is None else data.estimate(within),
         data.point(data.cell_auc(rows)),
     )
 

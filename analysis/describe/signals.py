@@ -9,22 +9,10 @@ from matplotlib.figure import Figure
 from analysis.core.estimates import Estimate
 from analysis.core.populations import strata
 from analysis.core.words import point
-from analysis.describe.drawing import (
-    INK,
-    MARKS,
-    NAVY,
-    ORANGE,
-    chance,
-    dots,
-    figure,
-    keyed,
-    label,
-    lines,
-    shares,
-    shortened_all,
-)
+from analysis.describe import drawing
+from analysis.describe.drawing import INK, NAVY, ORANGE
 from analysis.describe.parts import Part, Picture, Words, picture_of
-from analysis.describe.scope import CERTIFICATE, RIVAL, Scope, Suite, aucs, nothing, population
+from analysis.describe.scope import CERTIFICATE, RIVAL, Scope, Suite, aucs, population
 from analysis.describe.table import (
     ALL,
     AUC,
@@ -57,7 +45,7 @@ class PanelRow:
     (pairs within model, task, condition, budget) and the AUC of the bare condition x budget label.
     """
 
-    suite: str
+    suite: str  # or several that are pooled, with commas between
     tasks: str  # "main", without the needle anchor, or "all"
     arm: str
     signal: str
@@ -66,6 +54,11 @@ class PanelRow:
     pooled: Estimate
     stratified: Estimate
     cell_label: Estimate
+
+    @property
+    def suites(self) -> list[str]:
+        """Their names."""
+        return self.suite.split(", ")
 
     @property
     def counts(self) -> tuple[int | None, int | None]:
@@ -105,7 +98,7 @@ def _panel(scope: Scope, suite: Suite) -> Iterator[PanelRow]:
                 reason = scope.lacks_of(asked)
                 data = scope.data([suite], asked)
                 for signal in owed:
-                    found = aucs(data, data.counted, signal, reason, is_brief=False)
+                    found = aucs(data, data.counted, signal, reason, apart=data.counted)
                     place = (suite.name, str(words), arm, signal, of)
                     yield PanelRow(*place, found.positives or 0, *found.three)
 
@@ -257,37 +250,11 @@ REMARKS2 = (
 )
 
 
-@dataclass(frozen=True)
-class Seen:
-    """One signal of one arm against induced failures on the main tasks of all suites that run the arm.
-
-    Attributes:
-        arm: whose failures.
-        signal: that is to foretell them.
-        suites: pooled.
-        positives: induced failures.
-        pooled: AUC of all pairs.
-        stratified: AUC of pairs within model, task, condition, budget.
-        baseline: AUC of the condition x budget label alone.
-    """
-
-    arm: str
-    signal: str
-    suites: tuple[str, ...]
-    positives: int
-    pooled: Estimate
-    stratified: Estimate
-    baseline: Estimate
-
-
-def _seen(scope: Scope, arm: str) -> list[Seen]:
+def _seen(scope: Scope, arm: str) -> list[PanelRow]:
+    """Every signal of an arm against induced failures on the main tasks of all suites that run it."""
     suites = [suite for suite in scope.main if arm in suite.arms]
-    if not suites:
-        return []
-    names = tuple(suite.name for suite in suites)
-    if len(suites) == 1:
-        rows = signals_of(scope, suites[0], arm, "induced_failure").values()
-        return [Seen(arm, row.signal, names, row.positives, *row.aucs) for row in rows]
+    if len(suites) < 2:
+        return [row for one in suites for row in signals_of(scope, one, arm, "induced_failure").values()]
     owed = dict.fromkeys(
         signal
         for suite in suites
@@ -295,24 +262,15 @@ def _seen(scope: Scope, arm: str) -> list[Seen]:
         if scope.has_signal(suite.wanted, arm, signal)
     )
     asked = population(suites, "induced_failure", arms=[arm])
-    if reason := _other(suites) or scope.lacks_of(asked):
-        lost = nothing(reason)
-        return [Seen(arm, signal, names, 0, lost, lost, lost) for signal in owed]
+    reason = _other(suites) or scope.lacks_of(asked)
     data = scope.data(suites, asked)
-    baseline = data.point(data.cell_auc(data.counted))
     # `within` knows of no suites: a model of another suite is another model, so that no pair crosses suites.
     apart = data.counted.assign(model=strata(data.counted, ("suite", "model")))
+    names = ", ".join(suite.name for suite in suites)
+    found = {signal: aucs(data, data.counted, signal, reason, apart=apart) for signal in owed}
     return [
-        Seen(
-            arm,
-            signal,
-            names,
-            int(data.counted["positive"].sum()),
-            data.estimate(data.auc(data.counted, signal)),
-            data.estimate(data.auc(apart, signal, within=True)),
-            baseline,
-        )
-        for signal in owed
+        PanelRow(names, MAIN, arm, signal, "induced_failure", one.positives or 0, *one.three)
+        for signal, one in found.items()
     ]
 
 
@@ -323,19 +281,12 @@ def _other(suites: Sequence[Suite]) -> str:
     return "" if same else OTHER_SUCCESS
 
 
-def _table2(seen: Sequence[Seen]) -> Table:
-    rows = tuple(
-        (
-            *(row.arm, row.signal, ", ".join(row.suites)),
-            *((row.positives, row.pooled.n) if row.pooled.n else (None, None)),
-            *(row.pooled, row.stratified, row.baseline),
-        )
-        for row in seen
-    )
+def _table2(seen: Sequence[PanelRow]) -> Table:
+    rows = tuple((row.arm, row.signal, row.suite, *row.counts, *row.aucs) for row in seen)
     return Table("figure2", FIGURE2, HEADS2, rows, REMARKS2)
 
 
-def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
+def figure2(seen: Sequence[PanelRow], carriers: Collection[str]) -> Picture:
     """Figure 2, or why there is none; `carriers` are the arms whose certificate the study is about."""
     known = [row for row in seen if row.pooled.value is not None]
     numbers = [(row.arm, row.pooled) for row in seen]
@@ -344,7 +295,7 @@ def figure2(seen: Sequence[Seen], carriers: Collection[str]) -> Picture:
     )
 
 
-def _words2(seen: Sequence[Seen], carriers: Collection[str]) -> Words:
+def _words2(seen: Sequence[PanelRow], carriers: Collection[str]) -> Words:
     """The certificate; and the highest of the other signals of the cache, and log-probability."""
     own = [_named(row) for row in seen if row.signal == CERTIFICATE and row.arm in carriers]
     told = "; ".join(own) or f"no {CERTIFICATE}"
@@ -359,35 +310,38 @@ def _words2(seen: Sequence[Seen], carriers: Collection[str]) -> Words:
     return f"AUC for induced failures, pooled: {told}.", "".join(f"{part}. " for part in parts).strip()
 
 
-def _auc(row: Seen) -> float:
+def _auc(row: PanelRow) -> float:
     return row.pooled.value or 0.0
 
 
-def _named(row: Seen) -> str:
-    beside = f"stratified {point(row.stratified)}, label alone {point(row.baseline)}"
+def _named(row: PanelRow) -> str:
+    beside = f"stratified {point(row.stratified)}, label alone {point(row.cell_label)}"
     return f"{row.arm} {row.signal} {row.pooled} ({beside})"
 
 
-def signal_panel_figure(rows: Sequence[Seen]) -> Figure:
-    """AUCs with intervals, arm by arm, a line for each signal; see MARKS."""
-    drawn = figure(1.1 + 0.24 * len(rows))
+def signal_panel_figure(rows: Sequence[PanelRow]) -> Figure:
+    """AUCs with intervals, arm by arm, a line for each signal; see drawing.MARKS."""
+    drawn = drawing.figure(1.1 + 0.24 * len(rows))
     axes = drawn.subplots()
     suites = list(dict.fromkeys(suite for row in rows for suite in row.suites))
-    short = dict(zip(suites, shortened_all(suites), strict=True))
+    short = dict(zip(suites, drawing.shortened_all(suites), strict=True))
     names = [row.arm for row in rows]
-    arms = shortened_all(names)
+    arms = drawing.shortened_all(names)
     words = [f"{arm}   {row.signal}{_only(row, short)}" for arm, row in zip(arms, rows, strict=True)]
     alone = [row.suites[0] for row in rows if len(row.suites) == 1 < len(suites)]
-    key = [*keyed("arm", names, arms), *keyed("suite", alone, [short[suite] for suite in alone])]
+    key = [
+        *drawing.keyed("arm", names, arms),
+        *drawing.keyed("suite", alone, [short[suite] for suite in alone]),
+    ]
     for at, row in enumerate(rows):
-        dots(axes, at, (row.pooled, row.stratified, row.baseline), COLOURS.get(row.signal, INK))
+        drawing.dots(axes, at, row.aucs, COLOURS.get(row.signal, INK))
         _rule(axes, names, at)
-    lines(axes, words)
-    shares(axes, [one for row in rows for one in (row.pooled, row.stratified, row.baseline)])
-    chance(axes)
+    drawing.lines(axes, words)
+    drawing.shares(axes, [one for row in rows for one in row.aucs])
+    drawing.chance(axes)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
         tick.set_color(COLOURS.get(row.signal, INK))
-    label(drawn, [], f"AUC for the arm's own induced failures\n{MARKS}", "", key)
+    drawing.label(drawn, [], f"AUC for the arm's own induced failures\n{drawing.MARKS}", "", key)
     return drawn
 
 
@@ -397,7 +351,7 @@ def _rule(axes: Axes, names: Sequence[str], at: int) -> None:
         axes.axhline(at - 0.42, color="#c8c8c8", linewidth=0.7)
 
 
-def _only(row: Seen, short: Mapping[str, str]) -> str:
+def _only(row: PanelRow, short: Mapping[str, str]) -> str:
     """The suites of an arm that not all run."""
     if short.keys() == set(row.suites):
         return ""
@@ -487,30 +441,30 @@ def _compared(rows: Sequence[PanelRow], own: str, rival: str, other: str) -> dic
 
 
 def questions_figure(rows: Sequence[PanelRow]) -> Figure:
-    """AUCs with intervals: a panel for each question, a line for each suite and signal; see MARKS."""
+    """AUCs with intervals: a panel for each question, a line for each suite and signal; see drawing.MARKS."""
     places = list(dict.fromkeys((row.suite, row.signal) for row in rows))
     suites = [suite for suite, _ in places]
-    drawn = figure(1.1 + 0.36 * len(places))
+    drawn = drawing.figure(1.1 + 0.36 * len(places))
     every = drawn.subplots(1, len(QUESTIONS), sharex=True, sharey=True, squeeze=False).flat
     for axes, (of, words) in zip(every, QUESTIONS.items(), strict=True):
         for row in rows:
             if row.label == of:
                 at = places.index((row.suite, row.signal))
-                dots(axes, at, row.aucs, COLOURS[row.signal])
+                drawing.dots(axes, at, row.aucs, COLOURS[row.signal])
                 if row.pooled.value is None:
                     axes.annotate("undefined", (0.5, at), (4, 0), textcoords="offset points", fontsize=7.5)
         for at in range(len(suites)):
             _rule(axes, suites, at)
         axes.set_title(words, pad=16)
-        chance(axes)
+        drawing.chance(axes)
         axes.tick_params(axis="y", length=0)
     first = drawn.axes[0]
-    short = shortened_all(suites)
-    lines(first, [f"{suite}   {signal}" for suite, (_, signal) in zip(short, places, strict=True)])
+    short = drawing.shortened_all(suites)
+    drawing.lines(first, [f"{suite}   {signal}" for suite, (_, signal) in zip(short, places, strict=True)])
     for tick, (_, signal) in zip(first.get_yticklabels(), places, strict=True):
         tick.set_color(COLOURS[signal])
-    shares(first, [one for row in rows for one in row.aucs])
+    drawing.shares(first, [one for row in rows for one in row.aucs])
     for axes in drawn.axes[1:]:
         axes.grid(visible=True, axis="x")
-    label(drawn, [], f"AUC; {MARKS}", "", keyed("suite", suites, short))
+    drawing.label(drawn, [], f"AUC; {drawing.MARKS}", "", drawing.keyed("suite", suites, short))
     return drawn

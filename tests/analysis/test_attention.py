@@ -51,7 +51,8 @@ def ablations(told):
 
 def text_of(told, *, is_full):
     found = [one.whole for one in told]
-    study = Description(cell_frames.study(cell_frames.cells(prompts=1)), {}, found, attention_parts(found))
+    parts = attention_parts(found) if len(found) > 1 else [found[0].part]
+    study = Description(cell_frames.study(cell_frames.cells(prompts=1)), {}, found, parts)
     return to_text(study, is_full=is_full).splitlines()
 
 
@@ -458,6 +459,8 @@ def test_nothing_leaves_the_floats_and_nobody_is_warned(tell):
     cells["budget"] = cells["budget"].replace(0.5, 5e-324)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # The title of a panel has all digits of its budget, here hundreds.
+        warnings.filterwarnings("ignore", "constrained_layout not applied")
         one = tell(cells, worlds)
     numbers = floats_of(tuple(one.whole.numbers.values()))
     assert len(numbers) > 500
@@ -545,7 +548,7 @@ def test_text_fits_a_terminal(told):
     assert not [line for line in short if "None" in line or "nan" in line]
     row = told.budgets[1]
     assert any(f"{row.ratio.value:.3g}" in line for line in short if line.startswith("ratio"))
-    assert any(line.startswith("permutation window         6 of 6") for line in short)
+    assert any(re.match("permutation  window  +6 of 6  ", line) for line in short)
     for title in ("Coverage by delta", "Certificate of a generation", "Certificate and true error in each"):
         assert any(line.startswith(title) for line in full)
         assert not any(line.startswith(title) for line in short)

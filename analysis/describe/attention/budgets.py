@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.core import statistics
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate, Floats, Statistic
+from analysis.describe import drawing
 from analysis.describe.attention.cell_suite import (
     COVERED_MEANS,
     Budget,
@@ -24,7 +25,7 @@ from analysis.describe.attention.cell_suite import (
     grouped,
     spans,
 )
-from analysis.describe.drawing import GREY, INK, label, panels
+from analysis.describe.drawing import GREY, INK
 from analysis.describe.parts import Words
 from analysis.describe.table import (
     ERROR,
@@ -263,7 +264,7 @@ def scatter_figure(cells: pd.DataFrame, found: Iterable[ByBudget]) -> Figure:
     rows = [one for (one,) in grouped(found).values()]
     points = [_points(cells[cells["budget"] == row.budget]) for row in rows]
     low, high = _limits(points)
-    drawn, places = panels(len(rows), 2.95)
+    drawn, places = drawing.panels(len(rows), 2.95)
     drawn.set_layout_engine("compressed")  # panels are square: no room is left around them
     layers = [_panel(*one, low, high) for one in zip(places, rows, points, strict=True)]
     norm = LogNorm(1, max(float(np.max(np.asarray(layer.get_array()), initial=2.0)) for layer in layers))
@@ -274,7 +275,7 @@ def scatter_figure(cells: pd.DataFrame, found: Iterable[ByBudget]) -> Figure:
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     across = "certificate: the relative error that it allows for"
-    label(drawn, places, across, "true relative error\nof the attention output")
+    drawing.label(drawn, places, across, "true relative error\nof the attention output")
     return drawn
 
 

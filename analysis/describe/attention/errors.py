@@ -14,23 +14,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate, Floats
+from analysis.describe import drawing
 from analysis.describe.attention.budgets import ESTIMATORS
 from analysis.describe.attention.cell_suite import COVERED_MEANS, Budget, CellSuite, Covered, Found, grouped
-from analysis.describe.drawing import (
-    INK,
-    NAVY,
-    ORANGE,
-    SKY,
-    TINY,
-    coverage_limits,
-    ends_of,
-    figure,
-    grid,
-    label,
-    panels,
-    percent_axis,
-    plain_log,
-)
+from analysis.describe.drawing import INK, NAVY, ORANGE, SKY
 from analysis.describe.parts import Words
 from analysis.describe.table import (
     ERROR,
@@ -169,11 +156,11 @@ STEP = 1.0  # from box to box; a budget takes one more
 
 def errors_figure(found: Sequence[Spread]) -> Figure:
     """Boxes on a log scale, four for each budget; whiskers from 5 to 95 %."""
-    drawn = figure(3.6)
+    drawn = drawing.figure(3.6)
     axes = drawn.subplots()
     axes.set_yscale("log")
     names, budgets = list(ESTIMATORS), list(grouped(found))
-    smallest = min((row.q05 for row in found if row.q05 > TINY), default=1e-9)
+    smallest = min((row.q05 for row in found if row.q05 > drawing.TINY), default=1e-9)
     for row in found:
         place = budgets.index(row.budget) * (len(names) + 1) + names.index(row.estimator) * STEP
         ends = [max(value, smallest) for value in (row.q05, row.q25, row.q50, row.q75, row.q95)]
@@ -195,9 +182,9 @@ def errors_figure(found: Sequence[Spread]) -> Figure:
     low = min(max(row.q05, smallest) for row in found) / 1.3
     high = max(max(row.q95, smallest) for row in found) * 1.6
     axes.set_ylim(low, high)
-    plain_log(axes.yaxis, low, high)
+    drawing.plain_log(axes.yaxis, low, high)
     axes.set_ylabel("true relative error")
-    grid(axes)
+    drawing.grid(axes)
     handles = [
         Patch(facecolor=COLOURS[name], edgecolor=EDGE, linewidth=0.8, label=words)
         for name, words in ESTIMATORS.items()
@@ -233,7 +220,7 @@ def calibration_figure(found: Sequence[Calibrated]) -> Figure:
     """One panel per budget: the certificate, the certificate without its b term, and the promise."""
     by_budget = grouped(found)
     smooth = np.geomspace(DELTAS[0], DELTAS[-1], 60)
-    drawn, places = panels(len(by_budget), 3.2)
+    drawn, places = drawing.panels(len(by_budget), 3.2)
     handles = list[Any]()  # of the first panel
     for panel, (budget, rows) in zip(places, by_budget.items(), strict=True):
         deltas = [row.delta for row in rows]
@@ -245,20 +232,22 @@ def calibration_figure(found: Sequence[Calibrated]) -> Figure:
         panel.xaxis.set_major_locator(FixedLocator(SHOWN))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        grid(panel, "both")
+        drawing.grid(panel, "both")
         handles = handles or [whole, without, *promise]
     words = ("certificate", "without the b term", "promised, 1 - delta")
     drawn.legend(handles, words, loc="outside upper left", ncols=3)
     values = [one.value for row in found for one in (row.coverage, row.without_b)]
-    places[0].set_ylim(*coverage_limits([1 - max(DELTAS), *(one for one in values if one is not None)]))
-    percent_axis(places[0].yaxis)
-    label(drawn, places, "delta, the share of cells that may lie outside", "covered cells")
+    places[0].set_ylim(
+        *drawing.coverage_limits([1 - max(DELTAS), *(one for one in values if one is not None)])
+    )
+    drawing.percent_axis(places[0].yaxis)
+    drawing.label(drawn, places, "delta, the share of cells that may lie outside", "covered cells")
     return drawn
 
 
 def _line(
     panel: Axes, at: Sequence[float], estimates: Sequence[Estimate], colour: str, marker: str, face: str
 ) -> ErrorbarContainer:
-    value, spread = ends_of(estimates)
+    value, spread = drawing.ends_of(estimates)
     look: dict[str, Any] = {"color": colour, "marker": marker, "markerfacecolor": face, "elinewidth": 1.0}
     return panel.errorbar(at, value, yerr=spread, **look)

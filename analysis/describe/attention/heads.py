@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate
+from analysis.describe import drawing
 from analysis.describe.attention.cell_suite import COVERED_MEANS, Budget, CellSuite, Covered, Found, grouped
-from analysis.describe.drawing import SERIES, TINY, coverage_limits, figure, grid, percent_axis, plain_log
 from analysis.describe.parts import Words
 from analysis.describe.table import (
     ERROR,
@@ -178,33 +178,35 @@ def _words(layers: Sequence[Layer]) -> Words:
 
 def layers_figure(layers: Sequence[Layer]) -> Figure:
     """Two panels on one axis of layers, a line for each budget."""
-    drawn = figure(4.4)
+    drawn = drawing.figure(4.4)
     top, bottom = drawn.subplots(2, 1, sharex=True)
     by_budget = grouped(layers)
     bottom.set_yscale("log")
     medians, covered = [], []
-    for (budget, rows), (colour, marker) in zip(by_budget.items(), SERIES * len(by_budget), strict=False):
+    for (budget, rows), (colour, marker) in zip(
+        by_budget.items(), drawing.SERIES * len(by_budget), strict=False
+    ):
         at = [row.layer for row in rows]
         coverage = np.array([row.coverage.value for row in rows], np.float64)
         median = np.array([row.hajek.value for row in rows], np.float64)
         look = {"color": colour, "marker": marker, "label": f"budget {budget_words(budget)}"}
         top.plot(at, coverage, **look)
-        bottom.plot(at, np.where(median > TINY, median, np.nan), **look)
+        bottom.plot(at, np.where(median > drawing.TINY, median, np.nan), **look)
         covered += coverage.tolist()
-        medians += median[median > TINY].tolist()
-    top.set_ylim(*coverage_limits(covered))
-    percent_axis(top.yaxis)
+        medians += median[median > drawing.TINY].tolist()
+    top.set_ylim(*drawing.coverage_limits(covered))
+    drawing.percent_axis(top.yaxis)
     top.set_ylabel("covered cells")
     if medians:
         low, high = min(medians) / 1.3, max(medians) * 1.3
         bottom.set_ylim(low, high)
-        plain_log(bottom.yaxis, low, high)
+        drawing.plain_log(bottom.yaxis, low, high)
     bottom.set_ylabel("median relative error")
     bottom.set_xlabel("layer, from input to output")
     bottom.xaxis.set_major_locator(MaxNLocator(nbins=15, integer=True))
     bottom.set_xlim(-0.6, max(row.layer for row in layers) + 0.6)
     for panel in (top, bottom):
-        grid(panel, "both")
+        drawing.grid(panel, "both")
     handles, words = top.get_legend_handles_labels()
     drawn.legend(handles, words, loc="outside upper left", ncols=len(by_budget))
     return drawn

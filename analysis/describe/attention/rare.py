@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate
+from analysis.describe import drawing
 from analysis.describe.attention.cell_suite import COVERED_MEANS, Budget, CellSuite, Covered, Found, grouped
-from analysis.describe.drawing import NAVY, coverage_limits, ends_of, grid, label, panels, percent_axis
+from analysis.describe.drawing import NAVY
 from analysis.describe.parts import Words
 from analysis.describe.table import (
     ERROR,
@@ -170,14 +171,14 @@ def _covered(row: Rare) -> str:
 def rare_figure(bins: Sequence[Rare]) -> Figure:
     """One panel per budget, a line for each bin: share, interval, number of cells."""
     by_budget = grouped(bins)
-    drawn, places = panels(len(by_budget), 2.9)
+    drawn, places = drawing.panels(len(by_budget), 2.9)
     known = [end for row in bins for end in (row.coverage.value, row.coverage.lo) if end is not None]
-    low, high = coverage_limits(known or [0.0])
+    low, high = drawing.coverage_limits(known or [0.0])
     count_at = high + (high - low) * 0.03
     small: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": "#505050"}
     for panel, (budget, rows) in zip(places, by_budget.items(), strict=True):
         heights = list(range(len(rows)))
-        value, spread = ends_of([row.coverage for row in rows])
+        value, spread = drawing.ends_of([row.coverage for row in rows])
         panel.errorbar(value, heights, xerr=spread, color=NAVY, marker="o", linestyle="none", elinewidth=1.4)
         for row, height in zip(rows, heights, strict=True):
             if row.coverage.value is None:
@@ -186,14 +187,14 @@ def rare_figure(bins: Sequence[Rare]) -> Figure:
         panel.text(count_at, -0.85, "cells", **small)
         panel.set_title(f"budget {budget_words(budget)}")
         panel.set_xlim(low, high)
-        percent_axis(panel.xaxis)
+        drawing.percent_axis(panel.xaxis)
         panel.locator_params(axis="x", nbins=4)
-        grid(panel, "both")
+        drawing.grid(panel, "both")
     edges = list(itertools.pairwise(EDGES))
     places[0].set_yticks(range(len(edges)), [_bin(*edge) for edge in edges])
     places[0].set_ylim(len(edges) - 0.5, -0.6)
     across = "covered cells, with the interval over prompts"
-    label(drawn, places, across, "share of attention on\ntokens with pi below 0.001")
+    drawing.label(drawn, places, across, "share of attention on\ntokens with pi below 0.001")
     return drawn
 
 

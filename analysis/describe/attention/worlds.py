@@ -13,8 +13,9 @@ from matplotlib.path import Path
 
 from analysis.core.data import CellData
 from analysis.core.estimates import Floats
+from analysis.describe import drawing
 from analysis.describe.attention.cell_suite import COVERED_MEANS, CellSuite, Covered, Found
-from analysis.describe.drawing import INK, NAVY, ORANGE, figure, grid, plain_log
+from analysis.describe.drawing import INK, NAVY, ORANGE
 from analysis.describe.parts import Picture, Words
 from analysis.describe.table import (
     ERROR,
@@ -97,9 +98,7 @@ class Demonstration:
         int, column("without_span", "cells without span", "cells without such a quotient", "count")
     ]
     median_rise: Annotated[Ratio, _ratio("median_rise", "rise, largest of the worlds, median cell", "rise")]
-    largest_rise: Annotated[
-        Ratio, _ratio("largest_rise", "rise, largest of the worlds, largest", "over_cells")
-    ]
+    largest_rise: Annotated[Ratio, _ratio("largest_rise", "rise, largest of the worlds, largest", "over")]
     median_mean_rise: Annotated[
         Ratio, _ratio("median_mean_rise", "rise, mean of the worlds, median cell", "mean_rise")
     ]
@@ -215,13 +214,13 @@ def _brief(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
     title = f"Values of top-k's evicted tokens changed in {worlds} worlds, {suite.name}; {prompts}"
     heads = plain(
         *("change", "score", "looks the same", "top-k error", "span", "rise"),
-        *("Poisson covered", "cert. > error"),
+        *("covered", "exceeds"),
     )
     remarks = (
         "looks the same: (prompt, layer) with all that top-k can compute the same bytes in all worlds.",
         *map(_extremes, found),
         "span: largest / smallest error of a cell, rise: largest error / unchanged; both: median cell.",
-        "cert. > error: worlds, unchanged included, with Poisson's mean certificate above its mean error.",
+        "exceeds: worlds, unchanged included, in which Poisson's mean certificate exceeds its mean error.",
     )
     return Table(f"{suite.name}.demonstration", title, heads, tuple(map(_line, found)), remarks)
 
@@ -275,7 +274,7 @@ NOUNS = {"permutation": "values permuted", "rotation": "values rotated"}
 
 def worlds_figure(worlds: pd.DataFrame, found: Sequence[Demonstration]) -> Figure:
     """A row for each change: the range of top-k's error by cell, and certificate and error by world."""
-    drawn = figure(0.7 + 2.6 * len(found))
+    drawn = drawing.figure(0.7 + 2.6 * len(found))
     panels = drawn.subplots(len(found), 2, sharey="col", squeeze=False, width_ratios=(1.2, 1))
     step = max(1, -(-max(of.cells for of in found) // BARS))
     for (left, right), of in zip(panels, found, strict=True):
@@ -284,7 +283,7 @@ def worlds_figure(worlds: pd.DataFrame, found: Sequence[Demonstration]) -> Figur
     ends = np.array([left.dataLim.intervaly for left in panels[:, 0]])
     low, high = float(ends.min()) / 1.2, float(ends.max()) * 1.2
     panels[0, 0].set_ylim(low, high)
-    plain_log(panels[0, 0].yaxis, low, high)
+    drawing.plain_log(panels[0, 0].yaxis, low, high)
     panels[0, 1].set_ylim(bottom=0)
     which = "all cells" if step == 1 else f"one in {step} cells"
     panels[-1, 0].set_xlabel(
@@ -313,7 +312,7 @@ def _ranges(axes: Axes, worlds: pd.DataFrame, of: Demonstration, step: int) -> N
     axes.set_xticks([])
     axes.set_ylabel("true error of top-k,\ntimes the unchanged one")
     axes.set_title("\n".join(_title(of)), fontsize=8.5)
-    grid(axes)
+    drawing.grid(axes)
 
 
 def _title(of: Demonstration) -> Iterator[str]:
@@ -329,7 +328,11 @@ def _title(of: Demonstration) -> Iterator[str]:
 def _by_world(axes: Axes, of: Demonstration) -> None:
     at = [row.world for row in of.worlds]
     axes.plot(
-        at, [row.certificate for row in of.worlds], color=NAVY, marker="o", label="Poisson: mean certificate"
+        at,
+        [row.certificate for row in of.worlds],
+        color=NAVY,
+        marker="o",
+        label="Poisson: mean certificate",
     )
     axes.plot(at, [row.hajek for row in of.worlds], color=INK, marker="D", label="Poisson: mean true error")
     axes.plot(at, [row.topk for row in of.worlds], color=ORANGE, marker="s", label="top-k: mean true error")
@@ -340,4 +343,4 @@ def _by_world(axes: Axes, of: Demonstration) -> None:
         low, high = percent(min(covered), 1).removesuffix(" %"), percent(max(covered), 1)
         words = f"Poisson, score {of.score}, same keep set:\ncovered {low} to {high} of cells by world"
         axes.set_title(words, fontsize=8.5)
-    grid(axes)
+    drawing.grid(axes)
