@@ -14,7 +14,7 @@ from analysis.core.estimates import Bools, Estimate, Floats, Statistic
 from analysis.core.grid import FULL
 from analysis.core.verdicts import Report
 from analysis.describe.table import POOLED
-from kvexp.documents.registration import Registered, seed
+from kvexp.documents.registration import Registered
 from kvexp.documents.schema import Details as Wanted
 from kvexp.documents.schema import Label, Population
 from kvexp.records import Condition
@@ -113,7 +113,7 @@ class Scope:
             name: of the numbers; another name gives other resamples.
         """
         content = suites[0].registered.content
-        key = seed(suites[0].registered.digest, name)
+        key = suites[0].registered.seed(name)
         return Data(self.table, population, content.success, content.statistics, key, Parameters(name, {}))
 
     def data_of(self, suite: Suite, name: str, arms: Sequence[str], tasks: Sequence[str]) -> Data:

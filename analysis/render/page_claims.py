@@ -141,6 +141,7 @@ class Claim:
         state: the verdict without marks, in the words of the analysis.
         icon: name of its sign.
         label: registered words for this state, where they are others.
+        marks: what its verdict is told with: RE-ANALYSED, PREVIEW.
         history: how the claim came to be registered as it stands.
         provisional: why the verdict is a preview.
         observed: its quantities.
@@ -156,6 +157,7 @@ class Claim:
     state: str
     icon: str
     label: str
+    marks: tuple[str, ...]
     history: tuple[str, ...]
     provisional: tuple[str, ...]
     observed: tuple[Observed, ...]
@@ -184,7 +186,8 @@ def claims_of(report: Report) -> Iterator[Claim]:
 
 def _claim(report: Report, verdict: Verdict) -> Claim:
     question = verdict.registered.question(verdict.claim_id)
-    state = "BLIND" if report.is_blind else str(verdict.answer.state.value)
+    state = report.state(verdict)
+    provisional = () if report.is_blind else tuple(report.provisional(verdict))
     beside = beside_of(report.study, verdict)
     label = report.label(verdict)
     told = state.replace("_", " ")
@@ -195,7 +198,8 @@ def _claim(report: Report, verdict: Verdict) -> Claim:
         icon=state.lower().replace("_", "-"),
         label="" if label.casefold() == told.casefold() else label,
         history=tuple(report.history(verdict)),
-        provisional=() if report.is_blind else tuple(report.provisional(verdict)),
+        marks=(*((ANEW,) if report.is_anew else ()), *(("PREVIEW",) if provisional else ())),
+        provisional=provisional,
         observed=tuple(_observed(question, verdict.answer, beside)),
         beside=tuple(one for one in beside if not one.quantity),
         is_tried=verdict.fragile is not None and not report.is_blind,

@@ -21,7 +21,6 @@ from analysis.describe.table import Column, Table
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from analysis.render.terminal import to_text
-from kvexp.documents.registration import seed
 from tests import cell_frames
 
 DRAWS = 40

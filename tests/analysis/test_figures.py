@@ -104,7 +104,7 @@ from analysis.describe.description import attention_of, attention_parts
 from analysis.render.files import outputs
 from kvexp.documents.registration import load_folder
 from tests import cell_frames
-one = load_folder(Path("preregistration/embedded"), decide.has_file)[0]
+one = load_folder(Path("preregistration/embedded"), decide.CLAIMS)[0]
 plan = msgspec.structs.replace(one.content.statistics, draws=20)
 content = msgspec.structs.replace(one.content, suites=["attention"], statistics=plan)
 one = dataclasses.replace(one, content=content)

@@ -14,7 +14,7 @@ from analysis.core.estimates import Estimate
 from analysis.core.study import Study
 from analysis.describe.parts import Picture, Words, no_picture, picture
 from analysis.describe.table import Column, Row, Table, share
-from kvexp.documents.registration import Registered, seed
+from kvexp.documents.registration import Registered
 
 COVERED_MEANS = "covered: share of cells whose true error is no larger than the certificate says."
 Budget = Annotated[float, Column("budget", "budget", "budget")]
@@ -73,7 +73,7 @@ class CellSuite:
     def data(self, rows: pd.DataFrame) -> CellData:
         """Estimates on some rows, by the plan of the registration."""
         assert self.registered is not None
-        plan, key = self.registered.content.statistics, seed(self.registered.digest, self.name)
+        plan, key = self.registered.content.statistics, self.registered.seed(self.name)
         return CellData(rows, plan, key, Parameters(f"suite {self.suite}", {}))
 
     @cached_property

@@ -107,7 +107,7 @@ class Demonstration:
 
 def describe(suite: CellSuite) -> Iterator[Found]:
     """A line for each change and for each world; nothing of a suite that has numbers and no worlds."""
-    found = tuple(_demonstrations(suite.data(suite.worlds))) if len(suite.worlds) else ()
+    found = tuple(demonstrations(suite.data(suite.worlds))) if len(suite.worlds) else ()
     title = "What top-k cannot see"
     if found or suite.undefined:
         tables = (_table(suite, title, found), _worlds_table(suite, found))
@@ -145,7 +145,7 @@ def _worlds_table(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
     return suite.table("worlds", title, (*heads, *columns_of(WorldRow, keys)), rows, remarks, of_worlds=True)
 
 
-def _demonstrations(data: CellData) -> Iterator[Demonstration]:
+def demonstrations(data: CellData) -> Iterator[Demonstration]:
     """One for each change."""
     for change, rows in data.rows.groupby("change", observed=True, sort=True):
         same = rows.groupby([*PROMPT, "layer"], observed=True)["statistics"].nunique(dropna=False) == 1
