@@ -638,5 +638,5 @@ def test_the_demonstration_by_hand(registered):
     assert (found.median_rise, found.largest_rise, found.median_mean_rise) == (2.0, 2.0, 1.25)
     # Errors .25 .1; .5 .05; .125 .2 against .2.
     assert [one.coverage.value for one in found.worlds] == [0.5, 0.5, 1.0]
-    assert [one.certificate_exceeds for one in found.worlds] == [True, False, True]
+    assert [one.exceeds for one in found.worlds] == [True, False, True]
     assert np.allclose([one.topk for one in found.worlds], [0.35, 0.55, 0.325])
