@@ -62,7 +62,7 @@ def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(describ
         assert "      suite 6k is not in the grid yet\n" in page
         assert "      run: kvexp submit study=paper suite=16k\n" in page
         assert "  not in the grid yet: 16k, 6k, needle, no-context, ruler\n" in page
-        assert "AUC beside the verdicts" not in page
+        assert "AUC on " not in page
         assert "accuracy, " not in page
 
 
