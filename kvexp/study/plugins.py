@@ -81,6 +81,7 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
         raise ConfigError(f"{kind} {name!r} cannot be built: {error}") from None
 
 
+@lru_cache(maxsize=64)
 def _types(cls: type) -> dict[str, Any]:
     """Annotations as types, also where a module writes them as texts."""
     try:
