@@ -170,8 +170,10 @@ def _print(answers: "list[Answer]", console: Console) -> None:
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
     table = Table(box=None, collapse_padding=True)
     for column in columns:
-        justify = "left" if column in ("arm", "cond.", "answer") else "right"
-        table.add_column(column, justify=justify, no_wrap=column != "answer", overflow="fold")
+        if column == "answer":
+            table.add_column(column, overflow="fold")
+        else:
+            table.add_column(column, justify="left" if column in PLACE[:2] else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table
