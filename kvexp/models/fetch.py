@@ -23,7 +23,7 @@ from rich.table import Table
 
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched, printable
 from kvexp.models.folder import Source, cached, model_source
-from kvexp.models.load import first_line, tokenizer_of
+from kvexp.models.load import tokenizer_of, words
 from kvexp.models.missing import GATED, Missing, lines, missing
 from kvexp.models.weights import INDEX, SINGLE, damage, gigabytes
 from kvexp.study.compose import Selection
@@ -46,7 +46,7 @@ class Unreachable(InputError):
 class Download:
     """What is to be loaded of something that is missing: files of one commit, with their sizes."""
 
-    one: Missing
+    absent: Missing
     source: Source
     sizes: dict[str, int]
 
@@ -124,9 +124,9 @@ def _fetch(absent: list[Missing], console: Console, dry_run: bool) -> dict[str, 
             try:
                 _download(download, console)
             except Unreachable as error:  # nor will it be for the others
-                return failed | {rest.one.name: str(error) for rest in found[number:]}
+                return failed | {rest.absent.name: str(error) for rest in found[number:]}
             except InputError as error:
-                failed[download.one.name] = str(error)
+                failed[download.absent.name] = str(error)
     return failed
 
 
@@ -215,11 +215,11 @@ def _print_sizes(found: list[Download], console: Console) -> None:
     for column in ("files", "size"):
         table.add_column(column, justify="right")
     for one in found:
-        name, (repo, commit, _) = one.one.name, one.source
-        gated = " (gated)" if one.one.gated else ""
+        name, (repo, commit, _) = one.absent.name, one.source
+        gated = " (gated)" if one.absent.gated else ""
         table.add_row(f"{name}{gated}", repo, str(commit)[:12], str(len(one.sizes)), gigabytes(one.size))
     console.print(table)
-    if any(one.one.gated for one in found):
+    if any(one.absent.gated for one in found):
         console.print(GATED)
     to_load, free = sum(one.size for one in found), _free()
     room = "unknown" if free is None else gigabytes(free)
@@ -253,7 +253,7 @@ def _download(download: Download, console: Console) -> None:
     """The files into the cache. A cut connection goes on from the pieces that are there."""
     from huggingface_hub import snapshot_download
 
-    one, source = download.one, download.source
+    one, source = download.absent, download.source
     for name in download.sizes:  # the library takes what has the right name for whole
         if (path := cached(source, name, source.repo)) is not None:
             path.resolve().unlink(missing_ok=True)
@@ -311,62 +311,54 @@ def _quiet_hub() -> Iterator[None]:
 @contextmanager
 def _said(one: Missing) -> Iterator[None]:
     """Whatever the hub's library raises, in one sentence. Raises Unreachable, or InputError."""
-    what = f"{one.name}: {one.source and one.source.repo}"
     try:
         yield
-    except InputError as error:
-        raise InputError(f"{what}: {error}") from None
     except Exception as error:
-        cause = _cause(error)
-        if (said := _sentence(one, cause)) is not None:
-            raise InputError(f"{what}{said}") from None
-        if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | FileNotFoundError):
-            raise cause from None
-        # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
-        if not type(cause).__module__.startswith(("httpx", "httpcore", "huggingface_hub", "builtins")):
-            raise cause from None
-        raise _unreachable(cause) from None
+        raise _sentence(one, error) from None
 
 
-def _cause(error: BaseException) -> BaseException:
-    """The library says first what it could not do: list a repository, or find a file in its cache."""
+def _sentence(one: Missing, error: BaseException) -> BaseException:
+    """What an error means for something to fetch; an error of another kind as it is."""
     from huggingface_hub import errors
 
-    is_second = isinstance(error, errors.DryRunError | errors.LocalEntryNotFoundError)
-    return error.__cause__ or error if is_second else error
-
-
-def _sentence(one: Missing, error: BaseException) -> str | None:
-    """What follows a repository's name; None for an error that is not about it."""
-    from huggingface_hub import errors
-
-    revision = one.source and one.source.revision
-    where = f"model.{one.name.removeprefix('model ')}" if one.name.startswith("model ") else "the task's data"
-    no_access = "this account may not read it: accept its licence on its page of the hub, then log in with "
-    no_access += "`hf auth login` or set HF_TOKEN"
+    repo, revision, _ = one.source or ("", None, None)
+    where = one.name.replace(" ", ".") if one.name.startswith("model ") else "the task's data"
+    no_access = (
+        "this account may not read it: accept its licence on its page of the hub, then log in with "
+        "`hf auth login` or set HF_TOKEN"
+    )
     match error:
+        case errors.DryRunError() | errors.LocalEntryNotFoundError() if error.__cause__ is not None:
+            return _sentence(one, error.__cause__)  # what it was that the library could not do
+        case InputError():
+            said = f": {error}"
         case errors.GatedRepoError():
-            return f" is gated and {no_access}"
+            said = f" is gated and {no_access}"
         case errors.RevisionNotFoundError():
-            return f" has no revision {revision!r}: set {where}.revision to one that it has"
+            said = f" has no revision {revision!r}: set {where}.revision to one that it has"
         case errors.RepositoryNotFoundError():
-            return f" is not on the hub, or private: check {where}.source, or use `hf auth login`"
-        case errors.HfHubHTTPError():
-            status = error.response.status_code
-            if status in (401, 403):
-                return f" is gated or private, and {no_access}"
-            if status == 404:
-                return " is not on the hub (HTTP 404): check its name and revision"
-            return f": the hub answered with HTTP {status}: fetch again later"
+            said = f" is not on the hub, or private: check {where}.source, or use `hf auth login`"
+        case errors.HfHubHTTPError(response=response) if response.status_code in (401, 403):
+            said = f" is gated or private, and {no_access}"
+        case errors.HfHubHTTPError(response=response) if response.status_code == 404:
+            said = " is not on the hub (HTTP 404): check its name and revision"
+        case errors.HfHubHTTPError(response=response):
+            said = f": the hub answered with HTTP {response.status_code}: fetch again later"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return f": no room is left in {_cache()}: set HF_HOME to a folder on a larger disk"
+            said = f": no room is left in {_cache()}: set HF_HOME to a folder on a larger disk"
+        case OSError(errno=int()):
+            return error
         case ConnectionError() | FileNotFoundError():  # so the library says that there is no network
-            return None
-        case OSError(errno=None):  # of the library; the system's own errors have a number
-            return f": the download broke off ({first_line(error)}): fetch again"
+            return _unreachable(error)
+        case OSError():  # of the library; the system's own errors have a number
+            said = f": the download broke off ({words(error)}): fetch again"
         case ValueError() | TypeError() | LookupError() | AttributeError():  # a login page is no JSON
-            return f": the hub's answer cannot be read ({first_line(error)})"
-    return None
+            said = f": the hub's answer cannot be read ({words(error)})"
+        case _:
+            # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
+            known = ("httpx", "httpcore", "huggingface_hub", "builtins")
+            return _unreachable(error) if type(error).__module__.startswith(known) else error
+    return InputError(f"{one.name}: {repo}{said}")
 
 
 def _unreachable(error: BaseException) -> Unreachable:
@@ -377,6 +369,6 @@ def _unreachable(error: BaseException) -> Unreachable:
             "HF_HUB_OFFLINE is set, so nothing can be fetched: unset it on a machine with network"
         )
     return Unreachable(
-        f"the hub at {constants.ENDPOINT} cannot be reached ({first_line(error)}): fetch on a machine with "
+        f"the hub at {constants.ENDPOINT} cannot be reached ({words(error)}): fetch on a machine with "
         "network, for instance the login node, or copy the cache of one that has it and set HF_HOME"
     )

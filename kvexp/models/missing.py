@@ -3,8 +3,6 @@
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from zipfile import is_zipfile
 
 from kvexp.errors import InputError, NotFetched
 from kvexp.models.embedded import POSITIONS
@@ -83,13 +81,9 @@ class Lacks:
 
     def _task_of(self, name: str, suite_name: str) -> InputError | None:
         suite, family = self._suites[suite_name], family_of(self.selection.tasks[name])
-
-        def look() -> None:
-            if isinstance(data_dir := getattr(family, "data_dir", None), str):
-                check_data(data_dir)
-            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-
-        return _refusal(look)
+        return _refusal(
+            lambda: family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+        )
 
     def __call__(self, suite: SuiteConf | AttentionConf, made: Iterable[Shard]) -> dict[str, InputError]:
         """By name, what of some shards of a suite is missing.
@@ -161,20 +155,6 @@ def check_folder(model: ModelConf) -> None:
     raise InputError(f"model {model.name}: {said}, or {other}")
 
 
-def check_data(data_dir: str) -> None:
-    """Raises InputError if a task's data_dir is one file of records, where their folder is wanted."""
-    try:
-        path = Path(data_dir).expanduser().absolute()
-    except RuntimeError:
-        return  # a user whose home is unknown; reading says so
-    is_records = path.is_file() and path.suffix != ".zip" and not is_zipfile(path)
-    if (path.suffix == ".jsonl" and not path.exists()) or is_records:
-        raise InputError(
-            f"data_dir {data_dir} is a file of records, not their folder: name the folder, "
-            f"task.data_dir={path.parent}"
-        )
-
-
 def missing(
     selection: Selection,
     made: Sequence[Shard],
@@ -194,13 +174,14 @@ def missing(
             errors.setdefault(name, error)
     found = []
     for model in selection.models:
-        if (error := errors.get(name := f"model {model.name}")) is not None:
+        if (name := f"model {model.name}") in errors:
+            error = errors[name]
             by_hand, source = not isinstance(error, NotFetched), source_of(model)
             found.append(Missing(name, source, tuple(suites[name]), str(error), by_hand, model.gated))
     groups: dict[Source | str, list[str]] = {}
     for task in dict.fromkeys(name for suite in selection.suites for name in suite.tasks):
-        error = errors.get(f"data of {task}")
-        if error is not None and (tasks is None or task in tasks):
+        if f"data of {task}" in errors and (tasks is None or task in tasks):
+            error = errors[f"data of {task}"]
             file = family_of(selection.tasks[task]).source() if isinstance(error, NotFetched) else None
             groups.setdefault(Source(*file) if file else str(error), []).append(task)
     for key, names in groups.items():
