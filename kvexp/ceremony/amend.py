@@ -23,7 +23,7 @@ from kvexp.documents.registration import Registered
 from kvexp.documents.seals import STATEMENT, Seals, read_amendment
 from kvexp.errors import ConfigError, printable
 from kvexp.files import digest as digest_of
-from kvexp.files import write_whole as write
+from kvexp.files import write_whole
 from kvexp.study.compose import Selection
 
 DIFF = "change.diff"
@@ -131,8 +131,8 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
         diffs, told = _diffs(home, seals, statement.files), [f"# grid: {printable(line)}\n" for line in grid]
         for path in seals.files:
             shutil.copyfile(path, temporary / path.name)
-        write(temporary / DIFF, "".join([*diffs, *told]).encode())
-        write(temporary / STATEMENT, _toml(statement).encode())
+        write_whole(temporary / DIFF, "".join([*diffs, *told]).encode())
+        write_whole(temporary / STATEMENT, _toml(statement).encode())
         temporary.rename(folder)
     return folder, grid
 
