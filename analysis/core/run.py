@@ -21,7 +21,7 @@ from kvexp.documents.forms import LOCKED, LOOKS
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
-from kvexp.files import sha256, write_whole
+from kvexp.files import digest, write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -150,7 +150,7 @@ def _as_sealed(options: argparse.Namespace) -> int:
     with sealed_tree.restored(REPOSITORY, results, homes) as tree:
         code = sealed_tree.run(tree, "analysis", arguments)
         look = tree / arguments[0] / LOOKS
-        if look.is_file() and sha256(look) != sha256(results / LOOKS):
+        if look.is_file() and digest(look) != digest(results / LOOKS):
             write_whole(results / LOOKS, look.read_bytes())
     return code
 
@@ -227,7 +227,7 @@ def _write(folder: Path, as_json: str, report: Report) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
-            write.replace(folder / name, text)
+            write_whole(folder / name, text.encode())
     except OSError as error:
         complain(f"nothing was written to {folder}: {error.strerror}")
         return False
@@ -241,8 +241,8 @@ def _look(results: Path, report: Report, as_json: str) -> None:
     tables = (report.study.table, report.study.cells)
     rows = sum(int(table.loc[table["suite"].isin(suites), "present"].sum()) for table in tables)
     claims = [one.claim_id for one in report.verdicts if set(suites_of(one)) & set(suites)]
-    digest = hashlib.sha256(as_json.encode()).hexdigest()
-    if words := looks.record_look(results, suites, claims, rows, digest):
+    printed = hashlib.sha256(as_json.encode()).hexdigest()
+    if words := looks.record_look(results, suites, claims, rows, printed):
         complain(words)
 
 
