@@ -20,10 +20,7 @@ from kvexp.documents.forms import LOCKED
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
-<<<<<<< HEAD
-from kvexp.files import digest, write_whole
-=======
->>>>>>> 3139d58 (Restoring the sealed code leaves the core: it decides nothing, and what it restores is compared with the seals)
+from kvexp.files import write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -152,16 +149,7 @@ def _as_sealed(options: argparse.Namespace, restore: Restore) -> int:
     arguments += [] if out is None else ["--out", str(out.absolute())]
     arguments += [] if chosen is None else ["--registration", str(chosen.absolute())]
     arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
-<<<<<<< HEAD
-    with sealed_tree.restored(REPOSITORY, results, homes) as tree:
-        code = sealed_tree.run(tree, "analysis", arguments)
-        look = tree / arguments[0] / LOOKS
-        if look.is_file() and digest(look) != digest(results / LOOKS):
-            write_whole(results / LOOKS, look.read_bytes())
-    return code
-=======
     return restore(REPOSITORY, results, homes, arguments)
->>>>>>> 3139d58 (Restoring the sealed code leaves the core: it decides nothing, and what it restores is compared with the seals)
 
 
 def refuse_results(options: argparse.Namespace) -> None:
