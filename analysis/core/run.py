@@ -20,6 +20,7 @@ from kvexp.documents.forms import LOCKED
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
+from kvexp.files import write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kvexp import files
 from kvexp.documents.forms import CORE_COPY, LOOKS
 from kvexp.documents.manifest import Manifest, differences, home_prefix
 from kvexp.documents.seals import Seals
 from kvexp.errors import IntegrityError, KvexpError
-from kvexp.files import digest, write_whole
 
 SHOWN = 20
 COMMITS = 50  # looked at by one process of git
@@ -96,8 +96,8 @@ def judge(root: Path, results: Path, homes: Sequence[Path], arguments: Sequence[
     with restored(root, results, homes) as tree:
         code = run(tree, "analysis", arguments)
         look = tree / "results" / results.resolve().name / LOOKS
-        if look.is_file() and digest(look) != digest(results / LOOKS):
-            write_whole(results / LOOKS, look.read_bytes())
+        if look.is_file() and files.digest(look) != files.digest(results / LOOKS):
+            files.write_whole(results / LOOKS, look.read_bytes())
     return code
 
 
