@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from analysis.core.folders import Folders, home, later_seals
 from analysis.core.locks import Locked
-from analysis.core.registrations import Folders, home, later_seals
 from analysis.core.seals import Seal
 from kvexp.documents.forms import LOCKED, LOOKS, WITNESSED, Evidence, Stamp, grade_of, is_public
 from kvexp.documents.judged_from import Judged

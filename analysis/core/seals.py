@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.core.problems import Under
-from analysis.core.registrations import Folders
+from analysis.core.folders import Folders
 from kvexp.documents.forms import STAMPS, Amendment
 from kvexp.documents.manifest import SealError, core_files, differences, home_prefix, sha256
 from kvexp.documents.registration import Registered
@@ -24,9 +23,11 @@ from kvexp.documents.seals import (
     read_amendment,
     seed_basis,
     unanchored,
+    why_not,
 )
 from kvexp.documents.source import RegistrationError, Source, read
 from kvexp.errors import IntegrityError
+from kvexp.records import Attempt
 
 # What an amendment changed: which claims it touches, and by which lines of the registration.
 
@@ -199,10 +200,13 @@ class Seal:
         found = [one.is_after_data for one in self.steps if one.touches(claim_id)]
         return "" if not found else "amended after data" if any(found) else "amended before data"
 
-    def under(self, words: str, suite: str) -> Under:
-        """What the seal asks of a suite."""
-        shards = {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
-        return Under(words, shards, self.accepted, self.stamped)
+    def shards(self, suite: str) -> Lines:
+        """What the grid of a suite must be, by shard id."""
+        return {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
+
+    def why_not(self, attempt: Attempt) -> str:
+        """Why the rows of an attempt do not count; empty: they do."""
+        return why_not(attempt, self.accepted, self.stamped)
 
 
 def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[str, Seal]:

@@ -5,10 +5,8 @@ import shutil
 
 import pytest
 
-from analysis.core import registrations
-from analysis.core.evidence import read_evidence
-from analysis.core.locks import read_locks
-from analysis.core.seals import read_seals
+from analysis.core.folders import Folders
+from analysis.core.open import opened
 from kvexp.documents.forms import PUBLIC, Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
 from kvexp.documents.judged_from import Judged
 from kvexp.documents.manifest import read_manifest
@@ -168,11 +166,7 @@ def restate(study, change):
 
 def read(study, home):
     """What the analysis makes of the evidence, without deciding anything."""
-    folders = registrations.Folders(study, sealing.ROOT, home)
-    found = registrations.load(registrations.files(folders))
-    suites = [suite for one in found for suite in one.content.suites]
-    seals = read_seals(found, folders)
-    return read_evidence(folders, found, seals, read_locks(study, suites, {}))
+    return opened(Folders(study, sealing.ROOT, home)).bound.shown
 
 
 def unbelieved(study, home, *words):

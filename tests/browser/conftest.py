@@ -79,7 +79,7 @@ def harmful(few_draws, tmp_path_factory):
     """Both pages of a study whose every text means harm."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few_draws)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
+        patch.setattr("analysis.core.open.read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
         return pages_of(results, results, "--registration", str(home))
 
 
