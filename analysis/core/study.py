@@ -32,7 +32,6 @@ class Study:
     that the study does not have is empty.
 
     Attributes:
-        folder: where it lies.
         name: the folder's name, printable.
         table: one row per expected generation: the grid's columns (see `Grid`), `present` (bool),
             `score_name`, COPIED, TIMED and DERIVED of `generations` as float64, `text` (str or None).
@@ -47,10 +46,10 @@ class Study:
         problems: contradictions, sorted.
         delta: of the certificate, as the attempts of attention suites say; None if none does.
         unanchored: suites with attempts whose draws are keyed by no time stamp.
+        folder: where it lies.
         remarks: what to say of the missing rows of a suite, for instance why it was locked without them.
     """
 
-    folder: Path
     name: str
     table: pd.DataFrame
     cells: pd.DataFrame
@@ -60,6 +59,7 @@ class Study:
     delta: float | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     unanchored: frozenset[str] = frozenset()
+    folder: Path = Path()
 
     @property
     def cell_suites(self) -> list[str]:
@@ -115,7 +115,6 @@ def load(
     here = printable(f"{folder}/")
     named = {replace(one, message=one.message.replace(here, f"{name}/")) for one in problems}
     return Study(
-        folder=folder,
         name=name,
         table=reader.answers.table(),
         cells=reader.measurements.cells(),
@@ -124,6 +123,7 @@ def load(
         problems=tuple(sorted(named)),
         delta=reader.delta,
         unanchored=frozenset(reader.unanchored),
+        folder=folder,
     )
 
 
