@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.core import blind, write
-from analysis.core.as_json import to_json
-from analysis.core.as_text import joined, summary, to_text
 from analysis.core.folders import Folders
 from analysis.core.locks import record_look
 from analysis.core.open import opened
 from analysis.core.study import check_folder
+from analysis.core.verdict_json import to_json
+from analysis.core.verdict_text import joined, summary, to_text
 from analysis.core.verdicts import Report, analyse, suites_of
 from analysis.core.write import complain
 from kvexp.documents import sealed_tree
@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     summed = joined(["", *summary(report)])
     out = _out(options)
     is_written = out is not None and _write(out, as_json, report)
-    print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
+    print(as_json if options.json else to_text(report), end="", flush=True)
     if not options.blind:
         _look(results, report, as_json)
     code = report.exit_code
@@ -188,7 +188,7 @@ def _out(options: argparse.Namespace) -> Path | None:
 
 def _write(folder: Path, as_json: str, report: Report) -> bool:
     """Write the verdicts or say in one line why not; they are printed anyway."""
-    markdown = write.block("Verdicts", to_text(report, is_full=True))
+    markdown = write.block("Verdicts", to_text(report))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):

@@ -15,6 +15,7 @@ from analysis.describe.description import Description, described
 from analysis.describe.parts import Part
 from analysis.render import dictionary, generations, json
 from analysis.render.csv import to_csv
+from analysis.render.evidence_text import evidence_text
 from analysis.render.markdown import to_markdown
 from analysis.render.page import page
 from analysis.render.terminal import to_text
@@ -105,7 +106,7 @@ def write_description(report: Report, out: Path | None) -> str:
                 forget(out)  # pages of an earlier state would stand beside these verdicts
         raise
     if out is not None:
-        _write_all(out, found, files)
+        _write_all(out, report, found, files)
     return to_text(found, is_full=False)
 
 
@@ -116,10 +117,11 @@ def _files(folder: Path, report: Report, found: Description) -> dict[str, str | 
     return {**files, "report.html": page(report, found.parts, is_stale=is_stale)}
 
 
-def _write_all(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:
+def _write_all(folder: Path, report: Report, found: Description, files: Mapping[str, str | None]) -> None:
     try:
         write.replace(folder / "details.json", json.to_json(found))
         write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
         tidy(folder, files)
+        write.replace(folder / "evidence.md", write.block("Evidence", evidence_text(report)))
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from analysis.core.evidence_text import HOLDS, STAGES, WORD, commands
 from analysis.core.seals import SHORT, Step
+from analysis.core.verdict_text import STAGES, WORD
 from analysis.core.verdicts import Report
+from analysis.render.evidence_text import HOLDS, commands
 from analysis.render.page_tables import NONE, Cell, Grid, code, grid
 from kvexp.documents.forms import GRADES, Evidence, LockEvidence, SealEvidence, Stamp, vouched
 

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis.core import as_json
-from analysis.core.as_text import verdict_table
+from analysis.core import verdict_json
 from analysis.core.decide import Answer, Fragile, Missing, Verdict
 from analysis.core.estimates import Estimate
 from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
+from analysis.core.verdict_text import number, point, verdict_table, word
 from analysis.core.verdicts import Report
 from analysis.core.words import number, point, word
 from analysis.describe.anchors import against_chance, standard_error
@@ -483,17 +483,17 @@ def test_the_control(study, registered, details):
 
 def test_numbers_for_machines():
     given = (1 / 3, 123456.7, 1234567.0, -0.0, 1e-9 / 3, 0.5, math.inf, NAN, None)
-    assert [as_json.rounded(value) for value in given] == [
+    assert [verdict_json.rounded(value) for value in given] == [
         *(0.333333, 123457.0, 1234570.0, 0.0, 3.33333e-10, 0.5),
         *(None, None, None),
     ]
-    assert str(as_json.rounded(-1e-400)) == "0.0"
+    assert str(verdict_json.rounded(-1e-400)) == "0.0"
     found = Estimate(2 / 3, 0.1234567, None, 7, 3, "why", "beside")
-    assert as_json.estimate(found) == {
+    assert verdict_json.estimate(found) == {
         **{"value": 0.666667, "lo": 0.123457, "hi": None, "n": 7, "clusters": 3},
         **{"undefined": "why", "note": "beside"},
     }
-    assert as_json.dumped({"b": 1, "a": "é"}) == '{\n "a": "é",\n "b": 1\n}\n'
+    assert verdict_json.dumped({"b": 1, "a": "é"}) == '{\n "a": "é",\n "b": 1\n}\n'
 
 
 def test_numbers_for_people():
