@@ -86,8 +86,8 @@ class Attention(msgspec.Struct, frozen=True):
     design_params: DesignParams = DesignParams()
 
 
-class _Cells(msgspec.Struct):
-    """The part of a resolved shard that decides which cells it has, and how they are certified."""
+class Settings(msgspec.Struct, frozen=True):
+    """The part of a resolved attention shard that decides which cells it has, and how they are certified."""
 
     suite: str
     model: _Named
@@ -100,13 +100,6 @@ class _Cells(msgspec.Struct):
     query_heads: int
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """The part of a resolved attention shard that its rows must agree with."""
-
-    protocol: Level
-    attention: Attention
-
-
 def disagreement(attempt: Attempt, grid: set[Row]) -> str:
     """How the attempt's config fails its digest or the grid's rows of the shard; empty if it does not."""
     return _disagreement(attempt, grid, _Answers, _rows, "no examples and arms", "rows")
@@ -114,7 +107,7 @@ def disagreement(attempt: Attempt, grid: set[Row]) -> str:
 
 def cell_disagreement(attempt: Attempt, grid: set[Prompt]) -> str:
     """The same for the prompts of a shard of an attention suite."""
-    return _disagreement(attempt, grid, _Cells, _prompts, "no prompts and cells", "prompts")
+    return _disagreement(attempt, grid, Settings, _prompts, "no prompts and cells", "prompts")
 
 
 def common(attempt: Attempt) -> str:
@@ -175,7 +168,7 @@ def _rows(config: _Answers) -> set[Row]:
     return {(example_id, *place) for example_id in config.example_ids for place in axes}
 
 
-def _prompts(config: _Cells) -> set[Prompt]:
+def _prompts(config: Settings) -> set[Prompt]:
     conf = config.attention
     return {
         Prompt(

@@ -89,8 +89,7 @@ def opened(folders: Folders) -> Opened:
     """
     check_folder(folders.results)  # before the registration that its name asks for
     found = _registrations(folders)
-    owners = {suite: one for one in found for suite in one.content.suites}
-    folders.refuse_links(list(owners))
+    folders.refuse_links([suite for one in found for suite in one.content.suites])
     seals = read_seals(found, folders)
     name = folders.results.resolve().name
     found = [seeded(one, seals, name) for one in found]
@@ -99,7 +98,7 @@ def opened(folders: Folders) -> Opened:
         suite: seals[one.content.id].accepted for suite, one in owners.items() if one.content.id in seals
     }
     locks = read_locks(folders.results, sorted(owners), accepted)
-    study = folders.repository / "conf" / "study" / f"{folders.results.resolve().name}.yaml"
+    study = folders.repository / "conf" / "study" / f"{name}.yaml"
     bound = Bound(
         seals=seals,
         locks=locks,

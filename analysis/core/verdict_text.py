@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from analysis.core.amendments import Step
 from analysis.core.decide import Answer, Verdict, not_planned
 from analysis.core.estimates import Estimate
-from analysis.core.seals import SHORT, Step
+from analysis.core.seals import SHORT
 from analysis.core.study import Study
 from analysis.core.verdicts import Report
 from kvexp.documents.forms import GRADES, Evidence, LockEvidence, SealEvidence, vouched

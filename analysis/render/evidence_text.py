@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator
 
-from analysis.core.seals import CLAIMS, SHORT, Seal, Step
+from analysis.core.amendments import CLAIMS, Step
+from analysis.core.seals import SHORT, Seal
 from analysis.core.verdict_text import STAGES, WORD, joined, missing_evidence, touched, worth, wrapped
 from analysis.core.verdicts import Report
 from kvexp.documents.forms import (

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from analysis.core.seals import SHORT, Step
+from analysis.core.amendments import Step
+from analysis.core.seals import SHORT
 from analysis.core.verdict_text import STAGES, WORD
 from analysis.core.verdicts import Report
 from analysis.render.evidence_text import HOLDS, commands
