@@ -15,6 +15,7 @@ from analysis.describe import description
 from analysis.describe.parts import Part
 from analysis.describe.table import MEANINGS, Column, Table
 from analysis.render import dictionary
+from analysis.render import json as details_json
 from analysis.render.csv import to_csv
 from analysis.render.files import outputs
 from kvexp.documents.registration import load_folder
