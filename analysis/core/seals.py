@@ -6,17 +6,15 @@ from pathlib import Path
 
 from analysis.core.amendments import Step, steps
 from analysis.core.folders import Folders
-from kvexp.documents.forms import STAMPS
-from kvexp.documents.manifest import SealError, core_files, differences, home_prefix
+from kvexp.documents.manifest import SealError
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import (
     Lines,
     Seals,
     accepted,
-    amendments,
     chain,
     is_stamped,
-    placed,
+    seal_differences,
     seed_basis,
     unanchored,
     why_not,
@@ -114,11 +112,11 @@ def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
     for path, ids in sorted(claims.items()):
         if not _seals(path).is_sealed():
             continue
-        broken = _differences(path, ids, folders)
-        if broken:
+        found = seal_differences(folders.repository, path.parent, path.stem, None if folders.is_anew else ids)
+        if found:
             names.append(f"{path.stem} ({_seals(path).read_manifest().digest[:SHORT]})")
-            lines += [line for line in broken[:SHOWN] if line not in lines]
-            lines += [f"and {len(broken) - SHOWN} more"] if len(broken) > SHOWN else []
+            lines += [line for line in found[:SHOWN] if line not in lines]
+            lines += [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
             lines += _ways_out(path, folders.results)
     if lines:
         raise SealBroken(f"sealed files differ from {', '.join(names)}; {NOTHING}", lines)
@@ -126,25 +124,6 @@ def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
 
 def _seals(registration: Path) -> Seals:
     return Seals(registration.parent / "seals", registration.stem)
-
-
-def _differences(path: Path, claims: list[str], folders: Folders) -> list[str]:
-    sealed, name, repository = _seals(path).read_manifest(), path.stem, folders.repository
-    prefix = home_prefix(sealed, name)
-    history = (
-        file.relative_to(path.parent).as_posix()
-        for folder in amendments(path.parent, name)
-        for file in folder.iterdir()
-        if file.suffix not in STAMPS
-    )
-    own = (f"{name}.toml", f"seals/{name}.json", f"seals/{name}.shards.jsonl", *history)
-    code = [] if folders.is_anew else core_files(repository, claims)
-    now = [*code, *(f"{prefix}/{file}" for file in own)]
-    if folders.is_anew:
-        papers = {file: one for file, one in sealed.files.items() if file.startswith(f"{prefix}/")}
-        sealed = replace(sealed, files=papers)
-    where = path.parent.relative_to(repository) if path.is_relative_to(repository) else path.parent
-    return placed(differences(repository, sealed, now, {prefix: path.parent}), prefix, where.as_posix())
 
 
 def _ways_out(path: Path, results: Path) -> Iterator[str]:

@@ -1,23 +1,11 @@
 """Files are written whole, and nothing is written through a link."""
 
-import errno
 import secrets
 import sys
 import textwrap
 from pathlib import Path
 
 from kvexp.errors import printable
-
-
-def put(path: Path, text: str | None) -> None:
-    """Write a file in a folder of its own, or see to it that it is not there."""
-    if path.parent.is_symlink():
-        raise OSError(errno.ENOTDIR, f"{path.parent.name} is a link", str(path.parent))
-    path.parent.mkdir(exist_ok=True)
-    if text is None:
-        path.unlink(missing_ok=True)
-    else:
-        replace(path, text)
 
 
 def replace(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """Figures and tables of a study, as files below the output folder."""
 
+import errno
 import hashlib
 import re
 import stat
@@ -61,9 +62,20 @@ def tidy(folder: Path, files: Mapping[str, str | None]) -> None:
         if text is not None and "/" not in name:
             write.replace(folder / name, text)  # `folder` itself may be a link
         else:
-            write.put(folder / name, text)
+            _put(folder / name, text)
     lines = (f"{_digest(text.encode())}  {name}\n" for name, text in sorted(made.items()))
     write.replace(folder / INDEX, "".join(lines))
+
+
+def _put(path: Path, text: str | None) -> None:
+    """Write a file in a folder of its own, or see to it that it is not there."""
+    if path.parent.is_symlink():
+        raise OSError(errno.ENOTDIR, f"{path.parent.name} is a link", str(path.parent))
+    path.parent.mkdir(exist_ok=True)
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        write.replace(path, text)
 
 
 def forget(folder: Path, but: Iterable[str] = ()) -> None:

@@ -25,9 +25,17 @@ from kvexp.documents.forms import (
     Stamp,
 )
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import core_files, differences, home_prefix, read_bytes
+from kvexp.documents.manifest import read_bytes
 from kvexp.documents.registration import Registered
-from kvexp.documents.seals import UNANCHORED, Lines, Seals, accepted, decoded, placed, read_amendment
+from kvexp.documents.seals import (
+    UNANCHORED,
+    Lines,
+    Seals,
+    accepted,
+    decoded,
+    read_amendment,
+    seal_differences,
+)
 from kvexp.errors import IntegrityError
 from kvexp.records import Reader
 
@@ -146,9 +154,7 @@ def _seal(home: Home, one: Registered, trusts: dict[str, Trust], problems: list[
             **shared, seal=None, commit=None, differences=[], stamps=[], grade=0, anchor=UNANCHORED
         )
     sealed = files.read_manifest()
-    prefix = home_prefix(sealed, name)
-    now = core_files(home.root, one.content.claim)
-    found = placed(differences(home.root, sealed, now, {prefix: home.folder}), prefix, home.prefix)
+    found = seal_differences(home.root, home.folder, name, one.content.claim)
     tokens = _tokens(files.manifest, trusts, problems)
     try:
         anchor = anchor_of(home, name)
