@@ -22,7 +22,7 @@ GRID = "the grid or the code that makes data"
 
 
 @dataclass(frozen=True)
-class Step:
+class AmendmentStep:
     """One amendment.
 
     Attributes:
@@ -56,7 +56,7 @@ class Step:
         return bool(self.shared or claim_id in self.claims)
 
 
-def steps(home: Path, registration_id: str) -> Iterator[Step]:
+def steps(home: Path, registration_id: str) -> Iterator[AmendmentStep]:
     """Every amendment of a registration, in order."""
     links = chain(home, registration_id)
     for before, after in itertools.pairwise(links):
@@ -65,7 +65,7 @@ def steps(home: Path, registration_id: str) -> Iterator[Step]:
         old, new = _text(before, before.text), _text(after, now)
         paths = {*stated.files, *changed(before, after)}
         shared = _shared(before, after, paths, old, new)
-        yield Step(
+        yield AmendmentStep(
             stated=stated,
             before=before,
             commit=before.read_about().git_commit,

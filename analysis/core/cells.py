@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.agreement import (
-    Prompt,
+    PlannedPrompt,
     Settings,
     cell_contradiction,
     cell_disagreement,
@@ -20,7 +20,7 @@ from analysis.core.agreement import (
 from analysis.core.estimates import Bools, Integers
 from analysis.core.grid import Prompts, described, prompt_of
 from analysis.core.lines import Lines
-from analysis.core.shard import CELLS, Log, Planned, Shard, Table
+from analysis.core.shard import CELLS, Columns, PlannedShard, ShardFolder, ShardLog
 from kvexp.records import Attempt, Cell, Failed, World
 
 NUMBERS = (
@@ -47,7 +47,7 @@ SAID_TWICE = ("norm", "estimate_norm", *BY_HEAD)  # of a world and of the cells 
 _numbers_of = attrgetter(*NUMBERS)
 
 
-class CellLog(Log[Cell | World]):
+class CellLog(ShardLog[Cell | World]):
     """The cells and worlds of one shard as columns; 100,000 records would not fit as cheaply.
 
     Attributes:
@@ -101,16 +101,16 @@ class CellLog(Log[Cell | World]):
         del self.cells[:], self.numbers[:], self.scores[:], self.worlds[:]
 
 
-class Measurements(Table[CellLog]):
+class Measurements(Columns[CellLog]):
     """The attention cells and worlds of a study."""
 
     def __init__(self, prompts: Prompts) -> None:
         super().__init__()
         self._prompts = prompts
         for one in prompts:
-            planned = self._planned.setdefault((one.suite, one.shard_id), Planned())
+            planned = self._planned.setdefault((one.suite, one.shard_id), PlannedShard())
             planned.questions.add((one.model, one.task))
-            planned.rows.add(Prompt.of(one))
+            planned.rows.add(PlannedPrompt.of(one))
         self._cells = {name: np.full(prompts.n_cells, np.nan) for name in NUMBERS}
         self._cell_score = _Names(prompts.n_cells)
         self._worlds = {name: np.full(prompts.n_worlds, np.nan) for name in PLACE + BY_HEAD}
@@ -120,10 +120,10 @@ class Measurements(Table[CellLog]):
     def log(self, path: Path) -> CellLog:
         return CellLog(self._prompts)
 
-    def disagreement(self, attempt: Attempt, planned: Planned) -> str:
+    def disagreement(self, attempt: Attempt, planned: PlannedShard) -> str:
         return cell_disagreement(attempt, planned.rows)
 
-    def fill(self, shard: Shard, log: CellLog) -> None:
+    def fill(self, shard: ShardFolder, log: CellLog) -> None:
         if not shard.is_closed:
             return
         at = np.array(log.cells, np.int64)

@@ -44,7 +44,7 @@ def reads(quantities: Quantities, kind: type) -> bool:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRows:
     """Rows of one shard that a claim needs and does not have."""
 
     suite: str
@@ -73,7 +73,7 @@ class Answer:
     quantities: Mapping[str, Estimate]
     kill: bool | None = None
     support: bool | None = None
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingRows, ...] = ()
     problems: tuple[str, ...] = ()
     unplanned: tuple[str, ...] = ()
 
@@ -196,14 +196,14 @@ def not_planned(suite: str) -> str:
     return f"suite {suite} is not in the grid yet"
 
 
-def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[Missing, ...]:
+def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[MissingRows, ...]:
     """Which of these rows of a table of the study are not there, by shard."""
     if rows["present"].all():
         return ()
     by_shard = rows.groupby(["suite", "shard_id"], observed=True, sort=True)["present"]
     counts = by_shard.agg(["size", "sum"])
     return tuple(
-        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
+        MissingRows(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
         for (suite, shard), size, there in zip(counts.index, *counts.to_numpy().T, strict=True)
         if there < size
     )

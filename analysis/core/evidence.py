@@ -34,7 +34,7 @@ _evidence: Reader[Evidence] = Reader(Evidence)
 
 
 @dataclass(frozen=True)
-class Shown:
+class KnownEvidence:
     """What is known of the evidence.
 
     Attributes:
@@ -68,7 +68,7 @@ def read_evidence(
     found: Iterable[Registered],
     seals: Mapping[str, Seal],
     locks: Mapping[str, Locked],
-) -> Shown:
+) -> KnownEvidence:
     """Read evidence.json; what was judged from other files than those that are here does not count.
 
     Whether the time stamps are genuine is not checked again: that is for `kvexp verify`, and openssl.
@@ -81,18 +81,18 @@ def read_evidence(
     """
     path = folders.results / FILE
     if not path.is_symlink() and not path.exists():
-        return Shown()
+        return KnownEvidence()
     name = folders.results.name
     try:
         evidence = _read(path)
     except SealError as error:
-        return Shown(note=str(error).replace(f"{folders.results}/", f"{name}/"), is_broken=True)
+        return KnownEvidence(note=str(error).replace(f"{folders.results}/", f"{name}/"), is_broken=True)
     registrations = list(found)
     words = next(_objections(evidence, folders, registrations, seals, locks), "")
     if not words:
-        return Shown(evidence)
+        return KnownEvidence(evidence)
     command = _command(folders, registrations, seals, locks)
-    return Shown(note=f"{FILE} does not count: {words}; run {command}")
+    return KnownEvidence(note=f"{FILE} does not count: {words}; run {command}")
 
 
 def _read(path: Path) -> Evidence:

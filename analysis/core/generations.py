@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.core.agreement import contradiction, disagreement
 from analysis.core.grid import key_of
 from analysis.core.lines import Lines
-from analysis.core.shard import GENERATIONS, Log, Planned, Shard, Table
+from analysis.core.shard import GENERATIONS, Columns, PlannedShard, ShardFolder, ShardLog
 from kvexp.records import Attempt, Failed, Generation, Key
 
 # Copied from the rows as they are; null becomes NaN, "undefined".
@@ -39,7 +39,7 @@ TIMED = {
 DERIVED = ("certificate_first", "certificate_mean")
 
 
-class GenerationLog(Log[Generation]):
+class GenerationLog(ShardLog[Generation]):
     """The generations of one shard, each with its row in the table."""
 
     name = GENERATIONS
@@ -69,7 +69,7 @@ class GenerationLog(Log[Generation]):
         self.rows.clear()
 
 
-class Answers(Table[GenerationLog]):
+class Answers(Columns[GenerationLog]):
     """The generations of a study; only one shard's records are in memory at a time."""
 
     def __init__(self, table: pd.DataFrame) -> None:
@@ -82,7 +82,7 @@ class Answers(Table[GenerationLog]):
             zip(table["shard_id"].astype(str), zip(*axes, strict=True), strict=True)
         ):
             suite, model, task, *row = key
-            planned = self._planned.setdefault((suite, shard_id), Planned())
+            planned = self._planned.setdefault((suite, shard_id), PlannedShard())
             planned.questions.add((model, task))
             planned.rows.add(tuple(row))
             self._positions.setdefault((suite, shard_id), {})[key] = at
@@ -94,10 +94,10 @@ class Answers(Table[GenerationLog]):
     def log(self, path: Path) -> GenerationLog:
         return GenerationLog(self._positions.get((path.parent.name, path.name), {}))
 
-    def disagreement(self, attempt: Attempt, planned: Planned) -> str:
+    def disagreement(self, attempt: Attempt, planned: PlannedShard) -> str:
         return disagreement(attempt, planned.rows)
 
-    def fill(self, shard: Shard, log: GenerationLog) -> None:
+    def fill(self, shard: ShardFolder, log: GenerationLog) -> None:
         if not shard.is_closed or not log.rows:
             return
         at, rows = np.array([at for at, _ in log.rows]), [row for _, row in log.rows]

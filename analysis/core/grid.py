@@ -54,7 +54,7 @@ def described(row: Expected | ExpectedCells | Generation | Cell | World) -> str:
 # The prompts of attention suites, spread out into the cells and worlds that are expected of them.
 
 
-class Block:
+class Combinations:
     """The rows of one prompt in a table: all combinations of some axes, the last axis fastest.
 
     The row of a combination follows from the places of its values, so that no table of keys is kept.
@@ -87,11 +87,15 @@ class Prompts:
     def __init__(self, prompts: Iterable[ExpectedCells]) -> None:
         """Number the cells and worlds; no prompt and no value of an axis stands twice."""
         self._prompts = sorted(prompts, key=prompt_of)
-        self._blocks: dict[tuple[str, ...], tuple[ExpectedCells, Block, Block]] = {}
+        self._blocks: dict[tuple[str, ...], tuple[ExpectedCells, Combinations, Combinations]] = {}
         self.n_cells = self.n_worlds = 0
         for one in self._prompts:
             cells, worlds = _cell_axes(one), _world_axes(one)
-            self._blocks[prompt_of(one)] = one, Block(self.n_cells, cells), Block(self.n_worlds, worlds)
+            self._blocks[prompt_of(one)] = (
+                one,
+                Combinations(self.n_cells, cells),
+                Combinations(self.n_worlds, worlds),
+            )
             self.n_cells += math.prod(map(len, cells))
             self.n_worlds += math.prod(map(len, worlds))
 

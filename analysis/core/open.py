@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.core.decide import CLAIMS
-from analysis.core.evidence import Shown, notes_of, read_evidence
+from analysis.core.evidence import KnownEvidence, notes_of, read_evidence
 from analysis.core.folders import Folders
 from analysis.core.loaded import check_loaded
 from analysis.core.locks import Locked, read_locks
@@ -31,7 +31,7 @@ class Bound:
 
     seals: Mapping[str, Seal] = field(default_factory=dict)
     locks: Mapping[str, Locked] = field(default_factory=dict)
-    shown: Shown = field(default_factory=Shown)
+    shown: KnownEvidence = field(default_factory=KnownEvidence)
     notes: tuple[str, ...] = ()
     has_file: bool = True
 
@@ -47,7 +47,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Opened:
+class BoundStudy:
     """A study whose papers are checked, and whose logs are not read yet.
 
     Attributes:
@@ -82,7 +82,7 @@ class Opened:
         return replace(study, problems=tuple(sorted(problems)), remarks=remarks)
 
 
-def opened(folders: Folders) -> Opened:
+def opened(folders: Folders) -> BoundStudy:
     """Find the registrations of a study, and check all that binds them, before any log is read.
 
     Raises KvexpError for what is no results folder, or is not as it was sealed.
@@ -106,7 +106,7 @@ def opened(folders: Folders) -> Opened:
         notes=tuple(notes_of(folders, seals)),
         has_file=study.is_file(),
     )
-    made = Opened(folders, found, owners, bound)
+    made = BoundStudy(folders, found, owners, bound)
     made.check_loaded()
     return made
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.core.amendments import Step, steps
+from analysis.core.amendments import AmendmentStep, steps
 from analysis.core.folders import Folders
 from kvexp.documents.manifest import SealError
 from kvexp.documents.registration import Registered
@@ -54,7 +54,7 @@ class Seal:
     where: str
     study: str
     overrides: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[AmendmentStep, ...]
     accepted: Mapping[str, Lines]
     stamped: bool
 

@@ -22,7 +22,7 @@ LOGS = (GENERATIONS, CELLS)
 
 
 @dataclass
-class Shard:
+class ShardFolder:
     """What a shard folder holds, but for its rows.
 
     Attributes:
@@ -50,14 +50,14 @@ class Shard:
 
 
 @dataclass
-class Planned:
+class PlannedShard:
     """What the grid says about one shard: of which models and tasks it is, one of them, and its rows."""
 
     questions: set[tuple[str, str]] = field(default_factory=set)
     rows: set[Any] = field(default_factory=set)
 
 
-class Log(ABC, Generic[Row]):
+class ShardLog(ABC, Generic[Row]):
     """The rows of one shard's log, taken as they are read.
 
     Attributes:
@@ -105,34 +105,34 @@ class Log(ABC, Generic[Row]):
         self.stated.clear()
 
 
-L = TypeVar("L", bound=Log[Any])
+L = TypeVar("L", bound=ShardLog[Any])
 
 
-class Table(ABC, Generic[L]):
+class Columns(ABC, Generic[L]):
     """Columns aligned with the rows that are expected, filled shard by shard."""
 
     def __init__(self) -> None:
-        self._planned: dict[tuple[str, str], Planned] = {}
+        self._planned: dict[tuple[str, str], PlannedShard] = {}
 
     @property
     def suites(self) -> set[str]:
         """The suites of the grid that have such rows."""
         return {suite for suite, _ in self._planned}
 
-    def planned(self, suite: str, shard_id: str) -> Planned:
+    def planned(self, suite: str, shard_id: str) -> PlannedShard:
         """What the grid says about a shard; empty if it does not know it."""
-        return self._planned.get((suite, shard_id), Planned())
+        return self._planned.get((suite, shard_id), PlannedShard())
 
     @abstractmethod
     def log(self, path: Path) -> L:
         """An empty log, to read the shard of this folder into."""
 
     @abstractmethod
-    def disagreement(self, attempt: Attempt, planned: Planned) -> str:
+    def disagreement(self, attempt: Attempt, planned: PlannedShard) -> str:
         """How an attempt means other rows than the grid; empty: it does not."""
 
     @abstractmethod
-    def fill(self, shard: Shard, log: L) -> None:
+    def fill(self, shard: ShardFolder, log: L) -> None:
         """Move the rows of a closed shard into the columns."""
 
 
@@ -142,12 +142,12 @@ def is_shard(folder: Path) -> bool:
     return any(name in (*LOGS, FOOTER) or _is_attempt(name) for name in names)
 
 
-def read_shard(path: Path, log: Log[Row], seal: Seal | None = None) -> Shard:
+def read_shard(path: Path, log: ShardLog[Row], seal: Seal | None = None) -> ShardFolder:
     """Read everything, the rows into the log; what is wrong becomes a problem, never an exception.
 
     Rows of attempts that do not count under a seal are read and left out.
     """
-    shard = Shard(path)
+    shard = ShardFolder(path)
     try:
         _read_attempts(shard)
         _judge_attempts(shard, seal)
@@ -169,7 +169,7 @@ def _is_attempt(name: str) -> bool:
     return name.startswith("attempt-") and name.endswith(".json")
 
 
-def _read_attempts(shard: Shard) -> None:
+def _read_attempts(shard: ShardFolder) -> None:
     for path in sorted(shard.path.iterdir()):
         if _is_attempt(path.name):
             attempt = read_one(_attempt, path)
@@ -181,7 +181,7 @@ def _read_attempts(shard: Shard) -> None:
                 shard.attempts[attempt.number] = attempt
 
 
-def _judge_attempts(shard: Shard, seal: Seal | None) -> None:
+def _judge_attempts(shard: ShardFolder, seal: Seal | None) -> None:
     for number, attempt in sorted(shard.attempts.items()):
         if seal is None:
             if attempt.anchor == UNREGISTERED:
@@ -191,7 +191,7 @@ def _judge_attempts(shard: Shard, seal: Seal | None) -> None:
             shard.uncounted[number] = words
 
 
-def _read_footer(shard: Shard) -> Footer | None:
+def _read_footer(shard: ShardFolder) -> Footer | None:
     path = shard.path / FOOTER
     if not path.exists():
         return None
@@ -205,7 +205,7 @@ def _read_footer(shard: Shard) -> Footer | None:
     return footer
 
 
-def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
+def _read_log(shard: ShardFolder, footer: Footer | None, log: ShardLog[Row]) -> None:
     for other in LOGS:
         if other != log.name and (shard.path / other).exists():
             shard.problems.append(f"{shard.path / other}: a log of {log.nouns} is expected here, {log.name}")
@@ -229,7 +229,7 @@ def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
         shard.problems.insert(before, f"{path}: {rows} {log.nouns}, but {FOOTER} counts {footer.rows}")
 
 
-def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) -> int:
+def _read_rows(shard: ShardFolder, path: Path, log: ShardLog[Row], records: Iterator[Any]) -> int:
     """Hand every row to the log; returns how many there are."""
     here, rows = (shard.path.parent.name, shard.path.name), 0
     for number, record in enumerate(records, start=1):

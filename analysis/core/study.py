@@ -14,7 +14,16 @@ from analysis.core.generations import Answers, GenerationLog
 from analysis.core.grid import Grid, Prompts, ResultsError, read_grid
 from analysis.core.problems import Problem, Same
 from analysis.core.seals import Seal
-from analysis.core.shard import CELLS, LOGS, Log, Shard, Table, attempt_path, is_shard, read_shard
+from analysis.core.shard import (
+    CELLS,
+    LOGS,
+    Columns,
+    ShardFolder,
+    ShardLog,
+    attempt_path,
+    is_shard,
+    read_shard,
+)
 from kvexp.documents.seals import UNANCHORED
 from kvexp.errors import printable
 from kvexp.records import Generation
@@ -172,7 +181,7 @@ class _Reader:
         self.problems += _problems(suite, shard)
         self.absences[suite, path.name] = _absence(shard)
 
-    def _table(self, suite: str, path: Path) -> Table[Any]:
+    def _table(self, suite: str, path: Path) -> Columns[Any]:
         """By the grid; a folder that it does not know is read as what it holds."""
         if suite in self.answers.suites | self.measurements.suites:
             has_cells = suite in self.measurements.suites
@@ -180,7 +189,7 @@ class _Reader:
             has_cells = [log for log in LOGS if (path / log).exists()] == [CELLS]
         return self.measurements if has_cells else self.answers
 
-    def _state(self, suite: str, shard: Shard, log: Log[Any], model: str) -> None:
+    def _state(self, suite: str, shard: ShardFolder, log: ShardLog[Any], model: str) -> None:
         """What attempts share: their registration's anchor, their model's weights, their kind's code."""
         for (words, scope, value), line in log.stated.items():
             self.same.state(words, scope, value, f"{shard.path / log.name}:{line}", suite)
@@ -219,14 +228,14 @@ def _shard_folders(folder: Path) -> list[Path]:
     ]
 
 
-def _problems(suite: str, shard: Shard) -> list[Problem]:
+def _problems(suite: str, shard: ShardFolder) -> list[Problem]:
     shown, more = shard.problems[:SHOWN_PER_SHARD], len(shard.problems) - SHOWN_PER_SHARD
     if more > 0:
         shown = [*shown, f"{shard.path}: and {more} more problems"]
     return [Problem(message, suite, shard.path.name) for message in shown]
 
 
-def _absence(shard: Shard) -> str:
+def _absence(shard: ShardFolder) -> str:
     reason = "absent from a closed log" if shard.is_closed else "not complete (no footer)"
     for number, rows in sorted(shard.left_out.items()):
         if rows:

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from analysis.core.amendments import Step
-from analysis.core.decide import Answer, Missing, Verdict, not_planned
+from analysis.core.amendments import AmendmentStep
+from analysis.core.decide import Answer, MissingRows, Verdict, not_planned
 from analysis.core.estimates import Estimate
 from analysis.core.verdicts import Report
 from kvexp.documents.registration import Registered
@@ -77,7 +77,7 @@ def _registration(report: Report, registered: Registered) -> dict[str, Any]:
     }
 
 
-def _amendment(step: Step) -> dict[str, Any]:
+def _amendment(step: AmendmentStep) -> dict[str, Any]:
     touches = {"shared": step.shared, "claims": step.claims}
     return {**msgspec.to_builtins(step.stated), "touches": touches, "lines": step.lines}
 
@@ -118,7 +118,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _missing(part: Missing) -> dict[str, Any]:
+def _missing(part: MissingRows) -> dict[str, Any]:
     return {name: value for name, value in asdict(part).items() if name != "nouns"}
 
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from analysis.core.amendments import Step
+from analysis.core.amendments import AmendmentStep
 from analysis.core.decide import Answer, Verdict, not_planned
 from analysis.core.estimates import Estimate
 from analysis.core.seals import SHORT
@@ -205,7 +205,7 @@ def _amendments(report: Report) -> Iterator[str]:
         yield ""
 
 
-def touched(step: Step) -> str:
+def touched(step: AmendmentStep) -> str:
     """Which claims an amendment touches, and by what."""
     if step.shared:
         return f"touches every claim: {', '.join(step.shared)}"

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator
 
-from analysis.core.amendments import CLAIMS, Step
+from analysis.core.amendments import CLAIMS, AmendmentStep
 from analysis.core.seals import SHORT, Seal
 from analysis.core.verdict_text import STAGES, WORD, joined, missing_evidence, touched, worth, wrapped
 from analysis.core.verdicts import Report
@@ -146,7 +146,7 @@ def _check(check: Check) -> Iterator[str]:
 # How to get the verdict by a seal that was amended: by its registration and its code, on the same logs.
 
 
-def commands(step: Step, study: str, seal: Seal, parent: Seal | None) -> Iterator[str]:
+def commands(step: AmendmentStep, study: str, seal: Seal, parent: Seal | None) -> Iterator[str]:
     """Lines to type at the root of a clone, uncut; or why there are none.
 
     Args:
@@ -166,7 +166,7 @@ def commands(step: Step, study: str, seal: Seal, parent: Seal | None) -> Iterato
         yield from (f"       {line}" for line in _lines(step, study, seal, above))
 
 
-def _lines(step: Step, study: str, seal: Seal, above: tuple[Seals, str] | None) -> Iterator[str]:
+def _lines(step: AmendmentStep, study: str, seal: Seal, above: tuple[Seals, str] | None) -> Iterator[str]:
     before, name = step.before, step.stated.registration
     prefix = home_prefix(before.read_manifest(), name)
     there = f"../{study}-before-{step.name}"
@@ -208,7 +208,7 @@ def _typed(*words: str) -> str:
 # Amendments: the seal before, what the author stated, what changed.
 
 
-def _step(step: Step, report: Report, seal: Seal) -> Iterator[str]:
+def _step(step: AmendmentStep, report: Report, seal: Seal) -> Iterator[str]:
     stated = step.stated
     yield from _line(f"  seal {stated.replaces[:SHORT]}", _stamped(step, report))
     for stamp in _stamps(step, report):
@@ -226,14 +226,14 @@ def _step(step: Step, report: Report, seal: Seal) -> Iterator[str]:
     yield from commands(step, report.study.name, seal, report.bound.seals.get(seal.parent or ""))
 
 
-def _stamped(step: Step, report: Report) -> str:
+def _stamped(step: AmendmentStep, report: Report) -> str:
     if _stamps(step, report):
         return ""
     is_known = report.bound.shown.evidence is not None
     return ": no time stamp" if is_known else f": for its time stamp run kvexp verify {report.study.name}"
 
 
-def _stamps(step: Step, report: Report) -> list[Stamp]:
+def _stamps(step: AmendmentStep, report: Report) -> list[Stamp]:
     """Of the seal that it replaced, as the evidence has them."""
     found = report.bound.shown.evidence
     steps = [] if found is None else found.amendments

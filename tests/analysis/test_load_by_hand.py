@@ -613,9 +613,12 @@ def test_the_rows_that_a_config_means():
     ],
 )
 def test_the_prompts_that_a_config_means(changes):
-    from analysis.core.agreement import Prompt
+    from analysis.core.agreement import PlannedPrompt as Prompt
 
-    grid = {Prompt.of(prompt("p0", budgets=[0.25, 0.5], seeds=[1, 3])), Prompt.of(prompt("p1", worlds=2))}
+    grid = {
+        Prompt.of(prompt("p0", budgets=[0.25, 0.5], seeds=[1, 3])),
+        Prompt.of(prompt("p1", worlds=2)),
+    }
     assert cell_disagreement(attempt(config()), grid) == ""
     other = {Prompt.of(prompt("p0")), Prompt.of(prompt("p1", **{"worlds": 2, **changes}))}
     expected_words = "its config has 1 prompts that the grid lacks and lacks 1 of it"

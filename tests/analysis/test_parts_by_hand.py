@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.core import verdict_json
-from analysis.core.decide import Answer, Fragile, Missing, Verdict
+from analysis.core.decide import Answer, Fragile, MissingRows, Verdict
 from analysis.core.estimates import Estimate
 from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
@@ -518,7 +518,7 @@ def test_the_verdict_table(study, registrations):
     assert "fragile 3/20" in text
     sure = dataclasses.replace(verdict, fragile=Fragile(0, 20))
     assert "fragile" not in " ".join(verdict_table(Report(study, [registered], [sure])))
-    missing = tuple(Missing("s", f"shard{at}", at + 1, 1000 * (at + 1), "not started") for at in range(6))
+    missing = tuple(MissingRows("s", f"shard{at}", at + 1, 1000 * (at + 1), "not started") for at in range(6))
     lost = dataclasses.replace(
         verdict, answer=Answer(State.INCOMPLETE, {}, missing=missing, problems=("p", "q"))
     )
