@@ -88,6 +88,7 @@ def opened(folders: Folders) -> BoundStudy:
     Raises KvexpError for what is no results folder, or is not as it was sealed.
     """
     check_folder(folders.results)  # before the registration that its name asks for
+    check_loaded(folders.repository, [])  # before any of this code is relied on
     found = _registrations(folders)
     folders.refuse_links([suite for one in found for suite in one.content.suites])
     seals = read_seals(found, folders)

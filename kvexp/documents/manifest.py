@@ -19,6 +19,7 @@ from kvexp.errors import IntegrityError
 CORE = (
     "analysis/__init__.py",
     "analysis/__main__.py",
+    "analysis/claims/__init__.py",
     "analysis/core",
     "analysis/requirements.txt",
     "kvexp/__init__.py",
