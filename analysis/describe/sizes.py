@@ -285,9 +285,7 @@ def contexts(scope: Scope) -> Part:
 def _contexts(scope: Scope, suite: Suite) -> Iterator[Row]:
     for task in suite.tasks:
         for model, here in by_model(picks(scope.rows(suite), task=task)):
-            asked = with_examples(
-                scope.report.study.folder, suite.name, task, here.drop_duplicates(EXAMPLE)
-            )
+            asked = with_examples(scope.report.study.folder, suite.name, task, here.drop_duplicates(EXAMPLE))
             yield (suite.name, task, model, len(asked), *_lengths(asked, scope.lacks(here)))
 
 

@@ -23,7 +23,7 @@ from analysis.core.lines import Lines
 from analysis.core.problems import Problem, Same
 from analysis.core.seals import Seal
 from analysis.core.study import load
-from analysis.describe.contexts import with_examples
+from analysis.describe.sizes import with_examples
 from kvexp import records
 from kvexp.documents.forms import SealedShard
 from kvexp.records import Cell, Example, Expected, ExpectedCells, Generation, Timings, World

@@ -15,7 +15,6 @@ from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
 from analysis.core.verdict_text import number, point, verdict_table, word
 from analysis.core.verdicts import Report
-from analysis.core.words import number, point, word
 from analysis.describe.anchors import against_chance, standard_error
 from analysis.describe.description import attention_of
 from analysis.describe.scope import Scope
