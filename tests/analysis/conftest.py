@@ -13,6 +13,7 @@ from analysis.core.study import load
 from analysis.core.verdicts import Report
 from analysis.describe.description import details_of
 from analysis.describe.scope import Scope
+from analysis.render.evidence_text import evidence_text
 from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.analysis import sealing, varied

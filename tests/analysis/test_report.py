@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from analysis import __main__ as cli
+from analysis.core.evidence import KnownEvidence
 from analysis.describe import two_draws
 from analysis.describe.parts import Part, Picture
 from analysis.describe.table import Column, Table
