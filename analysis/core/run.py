@@ -17,10 +17,8 @@ from analysis.core.verdict_json import to_json
 from analysis.core.verdict_text import joined, summary, to_text
 from analysis.core.verdicts import Report, analyse, suites_of
 from analysis.core.write import complain
-from kvexp.documents import sealed_tree
-from kvexp.documents.forms import LOCKED, LOOKS
+from kvexp.documents.forms import LOCKED
 from kvexp.errors import KvexpError
-from kvexp.files import sha256, write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -63,15 +61,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Describes a report, writes what describes it below a folder (None: nowhere), and returns text for people.
 Describe = Callable[[Report, Path | None], str]
+# Restores the sealed code from (repository, results, folders of registrations) and runs it with arguments.
+AsSealed = Callable[[Path, Path, list[Path], list[str]], int]
 
 
-def main(describe: Describe, arguments: Sequence[str] | None = None) -> int:
+def main(describe: Describe, as_sealed: AsSealed, arguments: Sequence[str] | None = None) -> int:
     """Run the analysis; every mistake becomes one sentence and an exit code.
 
-    `describe` is code that no seal covers. It is called after the verdicts are written and printed.
+    No seal covers `describe` and `as_sealed`. One is called after the verdicts are written and printed, the
+    other in place of judging by the code that is here.
     """
     options = _parser().parse_args(arguments)
-    return ended(lambda: _run(options, describe))
+    return ended(lambda: _run(options, describe, as_sealed))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -114,12 +115,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace, describe: Describe) -> int:
+def _run(options: argparse.Namespace, describe: Describe, as_sealed: AsSealed) -> int:
     """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
     check_folder(results)
     if options.as_sealed:
-        return _as_sealed(options)
+        return _as_sealed(options, as_sealed)
     refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
@@ -137,7 +138,7 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     return code if is_described else code or 1
 
 
-def _as_sealed(options: argparse.Namespace) -> int:
+def _as_sealed(options: argparse.Namespace, as_sealed: AsSealed) -> int:
     """The exit code of the sealed code, which runs in a folder of its own and writes where this one would."""
     results: Path = options.results
     homes = [results / LOCKED, *Folders(results, REPOSITORY, options.registration).homes]
@@ -146,12 +147,7 @@ def _as_sealed(options: argparse.Namespace) -> int:
     arguments += [] if out is None else ["--out", str(out.absolute())]
     arguments += [] if chosen is None else ["--registration", str(chosen.absolute())]
     arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
-    with sealed_tree.restored(REPOSITORY, results, homes) as tree:
-        code = sealed_tree.run(tree, "analysis", arguments)
-        look = tree / arguments[0] / LOOKS
-        if look.is_file() and sha256(look) != sha256(results / LOOKS):
-            write_whole(results / LOOKS, look.read_bytes())
-    return code
+    return as_sealed(REPOSITORY, results, homes, arguments)
 
 
 def refuse_results(options: argparse.Namespace) -> None:

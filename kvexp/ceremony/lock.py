@@ -8,11 +8,11 @@ from pathlib import Path
 from kvexp.ceremony.attempts import lines, uncounted
 from kvexp.ceremony.home import Home
 from kvexp.ceremony.intact import refuse_broken
+from kvexp.ceremony.sealed_tree import code_of
 from kvexp.documents.forms import CORE_COPY, LOCKED, LOOKS, STAMPS, Lock, SealedShard
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import differences, manifest, read_bytes, read_manifest
 from kvexp.documents.registration import Registered
-from kvexp.documents.sealed_tree import code_of
 from kvexp.documents.seals import Lines, accepted
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.files import write_whole as write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kvexp.documents import sealed_tree
+from kvexp.ceremony import sealed_tree
 from kvexp.documents.forms import COPIED, LOCKED, LOOKS
 from kvexp.errors import ConfigError
 from kvexp.files import sha256, write_whole
