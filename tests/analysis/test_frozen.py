@@ -1,6 +1,7 @@
 """Whatever is not sealed comes after the verdicts and cannot change them."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -102,3 +103,16 @@ def test_threat_14_a_file_that_hides_another_is_named(tree, whole, quick, tmp_pa
     assert run.returncode == 4, run.stderr
     assert said in run.stderr
     assert not (tmp_path / "out" / "verdicts.json").exists()
+
+
+def test_the_page_about_the_core_lists_each_of_its_files_once():
+    from kvexp.documents.manifest import core_files
+
+    rows = [
+        line for line in (ROOT / "docs/reading-the-core.md").read_text().splitlines() if line[:3] == "| `"
+    ]
+    listed = [path for row in rows for path in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    rest = {"analysis/claims/__init__.py", "analysis/requirements.txt"}
+    assert sorted(listed) == sorted(set(core_files(ROOT, ["R1"])) - rest)
+    marked = [path for row in rows if row.split("|")[4].strip() for path in re.findall(r"`([^`]+)`", row)]
+    assert sum(len((ROOT / path).read_text().splitlines()) for path in marked) < 3500
