@@ -7,7 +7,7 @@ from pathlib import Path
 from analysis.core import run
 from analysis.core.verdicts import Report
 from kvexp.documents.forms import LOOKS
-from kvexp.files import sha256, write_whole
+from kvexp.files import digest, write_whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def _as_sealed(repository: Path, results: Path, homes: list[Path], arguments: li
     with sealed_tree.restored(repository, results, homes) as tree:
         code = sealed_tree.run(tree, "analysis", arguments)
         look = tree / arguments[0] / LOOKS
-        if look.is_file() and sha256(look) != sha256(results / LOOKS):
+        if look.is_file() and digest(look) != digest(results / LOOKS):
             write_whole(results / LOOKS, look.read_bytes())
     return code
 

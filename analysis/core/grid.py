@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.core.estimates import Integers
-from analysis.core.lines import LineError, Lines, read_regular
+from analysis.core.lines import LineError, Lines
 from analysis.core.problems import Problem
 from analysis.core.seals import Seal
+from kvexp import files
 from kvexp.errors import KvexpError
 from kvexp.records import CHANGES, Cell, Expected, ExpectedCells, Generation, Key, World
 
@@ -184,7 +185,7 @@ def read_grid(path: Path, sealed: Mapping[str, Seal] | None = None) -> Grid:
     Raises ResultsError if there is none; whatever else is wrong is a problem.
     """
     try:
-        data = read_regular(path)
+        data = files.read(path)
     except FileNotFoundError:
         raise ResultsError(
             f"{path} is not there: give the results folder of a study that `kvexp submit` has planned"

@@ -4,14 +4,13 @@ So a key that stands twice, keys in another order, a byte order mark or a carria
 without a rule for each.
 """
 
-import errno
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kvexp import files
 from kvexp.records import Reader, Record, RecordError
 
 T = TypeVar("T")
@@ -19,13 +18,6 @@ R = TypeVar("R", bound=Record)
 NOT_CANONICAL = "not spelt as kvexp writes it (a key twice, another order, spaces, or another line break)"
 _encode = msgspec.json.Encoder().encode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-
-
-def read_regular(path: Path) -> bytes:
-    """The whole file. Raises OSError for anything but a regular file, before it is opened."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return path.read_bytes()
 
 
 class LineError(ValueError):
@@ -60,7 +52,7 @@ class Lines(Generic[T]):
 
 def read_one(reader: Reader[R], path: Path) -> R:
     """The record of a file that holds one, with or without a line break."""
-    data = read_regular(path)
+    data = files.read(path)
     try:
         record = reader(data)
     except RecordError as error:

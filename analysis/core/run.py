@@ -19,6 +19,7 @@ from analysis.core.verdicts import Report, analyse, suites_of
 from analysis.core.write import complain
 from kvexp.documents.forms import LOCKED
 from kvexp.errors import KvexpError
+from kvexp.files import write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -188,7 +189,7 @@ def _write(folder: Path, as_json: str, report: Report) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
-            write.replace(folder / name, text)
+            write_whole(folder / name, text.encode())
     except OSError as error:
         complain(f"nothing was written to {folder}: {error.strerror}")
         return False

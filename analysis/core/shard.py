@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from analysis.core.grid import described
-from analysis.core.lines import LineError, Lines, read_one, read_regular
+from analysis.core.lines import LineError, Lines, read_one
 from analysis.core.seals import Seal
+from kvexp import files
 from kvexp.documents.seals import UNREGISTERED
 from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, RecordError, World
 
@@ -214,7 +215,7 @@ def _read_log(shard: ShardFolder, footer: Footer | None, log: ShardLog[Row]) -> 
         if footer is not None:
             shard.problems.append(f"{path} is not there, although the shard is closed")
         return
-    data = read_regular(path)
+    data = files.read(path)
     if footer is not None and hashlib.sha256(data).hexdigest() != footer.sha256:
         shard.problems.append(f"{path}: its sha256 is not the one in {FOOTER}: the log was changed")
     before = len(shard.problems)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.core.estimates import Estimate, Floats, Integers
 from analysis.core.grid import FULL
-from analysis.core.lines import LineError, Lines, read_regular
+from analysis.core.lines import LineError, Lines
 from analysis.core.populations import strata
 from analysis.describe.parts import Part
 from analysis.describe.scope import (
@@ -24,6 +24,7 @@ from analysis.describe.scope import (
     plain,
 )
 from analysis.describe.table import ALL, POOLED, Row, Table, column, columns, number, share
+from kvexp import files
 from kvexp.records import Example
 
 _lines = Lines[Example](Example)
@@ -295,7 +296,7 @@ def with_examples(results: Path, suite: str, task: str, rows: pd.DataFrame) -> p
     for model in sorted(set(rows["model"].astype(str))):
         path = results / "examples" / f"{suite}.{model}.{task}.jsonl"
         try:
-            every = list(_lines(read_regular(path), path))
+            every = list(_lines(files.read(path), path))
         except (OSError, LineError):
             continue
         here = (suite, model, task)

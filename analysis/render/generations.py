@@ -13,13 +13,14 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.core import lines, populations
+from analysis.core import populations
 from analysis.core.estimates import Integers
 from analysis.core.folders import Folders
 from analysis.core.grid import FULL
 from analysis.core.open import opened
 from analysis.core.study import Study
 from analysis.render.html import render
+from kvexp import files
 from kvexp.documents.registration import Registered
 from kvexp.records import SIGNALS, Generation, Key
 
@@ -119,7 +120,7 @@ def _examples(folder: Path) -> dict[tuple[str, str, str, str], Asked]:
     decoder = msgspec.json.Decoder(Asked)
     for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
         try:
-            asked = decoder.decode_lines(lines.read_regular(path))
+            asked = decoder.decode_lines(files.read(path))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         for one in asked:

@@ -18,11 +18,12 @@ from kvexp.ceremony.changes import grid_changes, other_words
 from kvexp.ceremony.home import KINDS, Home
 from kvexp.ceremony.seal import Draft, draft, same
 from kvexp.documents.forms import LOOKS, STAMPS, Amendment, Stage
-from kvexp.documents.manifest import core_files, differences, read_manifest, sha256
+from kvexp.documents.manifest import core_files, differences, read_manifest
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import STATEMENT, Seals, read_amendment
 from kvexp.errors import ConfigError, printable
-from kvexp.files import write_whole as write
+from kvexp.files import digest as digest_of
+from kvexp.files import write_whole
 from kvexp.study.compose import Selection
 
 DIFF = "change.diff"
@@ -130,8 +131,8 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
         diffs, told = _diffs(home, seals, statement.files), [f"# grid: {printable(line)}\n" for line in grid]
         for path in seals.files:
             shutil.copyfile(path, temporary / path.name)
-        write(temporary / DIFF, "".join([*diffs, *told]).encode())
-        write(temporary / STATEMENT, _toml(statement).encode())
+        write_whole(temporary / DIFF, "".join([*diffs, *told]).encode())
+        write_whole(temporary / STATEMENT, _toml(statement).encode())
         temporary.rename(folder)
     return folder, grid
 
@@ -173,7 +174,7 @@ def _diffs(home: Home, seals: Seals, files: dict[str, str]) -> Iterator[str]:
         before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old[path], commit)
         after = b"" if kind == "missing" else (home.root / path).read_bytes()
         if before is None:
-            now = sha256(home.root, path)
+            now = digest_of(home.root / path)
             yield f"# sha256 before {old[path]}, after {now}; the text before is not at hand\n"
             continue
         for line in difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}"):

@@ -15,7 +15,7 @@ from kvexp.documents.manifest import differences, manifest, read_bytes, read_man
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Lines, accepted
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
-from kvexp.files import write_whole as write
+from kvexp.files import write_whole
 from kvexp.records import CELLS, FOOTER, GENERATIONS, encode
 from kvexp.run import log as shard_log
 from kvexp.run.log import check_closed
@@ -80,10 +80,10 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
         looks=body.count(b"\n"),
         looks_sha256=hashlib.sha256(body).hexdigest(),
     )
-    write(files.about, encode(made) + b"\n")
+    write_whole(files.about, encode(made) + b"\n")
     listed = [*_logs(home.results, suite), *copied, *_earlier(files), files.about]
     paths = [path.relative_to(home.results).as_posix() for path in listed]
-    write(files.manifest, manifest(home.results, paths).body)
+    write_whole(files.manifest, manifest(home.results, paths).body)
     return made
 
 

@@ -154,6 +154,8 @@ def _git(root: Path, *arguments: str, said: str = "") -> bytes:
 
 def _copy(source: Path, target: Path) -> None:
     """A folder with what it holds; links stay links, so that whoever reads them refuses them."""
+    if not source.exists():
+        return
     try:
         shutil.copytree(source, target, symlinks=True)
     except shutil.Error as error:

@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from kvexp import files
 from kvexp.ceremony.changes import NOTHING, field_changes
 from kvexp.ceremony.home import Home
 from kvexp.documents.forms import COPIED, LOCKED
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import ABSENT, read_bytes, sha256
+from kvexp.documents.manifest import read_bytes
 from kvexp.documents.seals import chain
 from kvexp.errors import IntegrityError, printable
 
@@ -86,12 +87,14 @@ def _working(home: Home, judge: Path, chosen: Path | None) -> list[Path]:
 
 def _moved(home: Home, name: str, judge: Path, folder: Path) -> Moved | None:
     there, here = judge / f"{name}.toml", folder / f"{name}.toml"
-    digest = sha256(judge, there.name)
-    if digest in (ABSENT, sha256(folder, here.name)) or (folder != home.folder and not here.exists()):
+    found = files.digest(judge / there.name)
+    if found in (files.ABSENT, files.digest(folder / here.name)) or (
+        folder != home.folder and not here.exists()
+    ):
         return None
     fields = tuple(changes(there, here)) if here.exists() else ("it is missing",)
     todo = _todo(home, name, judge, folder)
-    return Moved(name, _named(home, there), digest, _named(home, here), fields, todo)
+    return Moved(name, _named(home, there), found, _named(home, here), fields, todo)
 
 
 def _todo(home: Home, name: str, judge: Path, folder: Path) -> str:

@@ -24,8 +24,8 @@ from kvexp.documents.manifest import (
     home_prefix,
     read_bytes,
     read_manifest,
-    sha256,
 )
+from kvexp.files import digest
 from kvexp.records import Attempt, Reader, Record, RecordError
 
 UNANCHORED = "unanchored"  # keys the draws without a time stamp
@@ -219,7 +219,7 @@ def _placed(line: str, prefix: str, where: str) -> str:
 def moved_on(home: Path, copy: Path, registration_id: str) -> list[str]:
     """Papers of a registration that differ between `home` and its copy, sorted; stamps may come later."""
     names = {name for folder in (home, copy) for name in _papers(folder, registration_id)}
-    return sorted(name for name in names if sha256(home, name) != sha256(copy, name))
+    return sorted(name for name in names if digest(home / name) != digest(copy / name))
 
 
 def _papers(home: Path, registration_id: str) -> Iterator[str]:

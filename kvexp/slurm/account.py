@@ -13,7 +13,7 @@ from kvexp import files
 from kvexp.ceremony.attempts import Started
 from kvexp.documents.forms import Check, all_hold
 from kvexp.errors import IntegrityError
-from kvexp.files import sha256
+from kvexp.files import digest
 from kvexp.records import FOOTER, Count, Id, Reader, Record, RecordError, Size, encode, seconds_in, seconds_of
 from kvexp.run import log
 from kvexp.slurm.ask import Run, read_accounting
@@ -185,7 +185,8 @@ def of_accounting(
         [words for one in mine if (words := _unknown(one, by_job))],
         f"Slurm's accounting knows the job of each of {len(mine)} attempts",
     )
-    words = f"{len(runs)} runs of jobs, as in {path.relative_to(root).as_posix()} (sha256 {sha256(path)})"
+    where = f"{path.relative_to(root).as_posix()} (sha256 {digest(path.resolve())})"
+    words = f"{len(runs)} runs of jobs, as in {where}"
     yield Check(name="accounting", holds=True, words=words)
     if lacking := [
         submitted[key] for key in sorted(set(submitted) - {(run.name, task_of(run.job_id)) for run in runs})
