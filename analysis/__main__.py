@@ -6,13 +6,11 @@ from pathlib import Path
 
 from analysis.core import run
 from analysis.core.verdicts import Report
-from kvexp.documents.forms import LOOKS
-from kvexp.files import digest, write_whole
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Decide, then describe; the exit code."""
-    return run.main(_describe, _as_sealed, arguments)
+    return run.main(_describe, _restore, arguments)
 
 
 def _describe(report: Report, out: Path | None) -> str:
@@ -24,16 +22,11 @@ def _describe(report: Report, out: Path | None) -> str:
     return write_description(report, out)
 
 
-def _as_sealed(repository: Path, results: Path, homes: list[Path], arguments: list[str]) -> int:
-    """The exit code of the sealed code, which runs in a folder of its own; the code here decides nothing."""
-    from kvexp.ceremony import sealed_tree
+def _restore(repository: Path, results: Path, homes: list[Path], arguments: list[str]) -> int:
+    """Imported for --as-sealed alone: it decides nothing."""
+    from kvexp.ceremony.sealed_tree import judge
 
-    with sealed_tree.restored(repository, results, homes) as tree:
-        code = sealed_tree.run(tree, "analysis", arguments)
-        look = tree / arguments[0] / LOOKS
-        if look.is_file() and digest(look) != digest(results / LOOKS):
-            write_whole(results / LOOKS, look.read_bytes())
-    return code
+    return judge(repository, results, homes, arguments)
 
 
 if __name__ == "__main__":

@@ -62,18 +62,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Describes a report, writes what describes it below a folder (None: nowhere), and returns text for people.
 Describe = Callable[[Report, Path | None], str]
-# Restores the sealed code from (repository, results, folders of registrations) and runs it with arguments.
-AsSealed = Callable[[Path, Path, list[Path], list[str]], int]
+# Runs the sealed code of a repository on results and the registrations of some folders; gives its exit code.
+Restore = Callable[[Path, Path, list[Path], list[str]], int]
 
 
-def main(describe: Describe, as_sealed: AsSealed, arguments: Sequence[str] | None = None) -> int:
+def main(describe: Describe, restore: Restore, arguments: Sequence[str] | None = None) -> int:
     """Run the analysis; every mistake becomes one sentence and an exit code.
 
-    No seal covers `describe` and `as_sealed`. One is called after the verdicts are written and printed, the
-    other in place of judging by the code that is here.
+    No seal covers `describe`, which is called after the verdicts are written and printed, nor `restore`,
+    which is called for --as-sealed: what it restores is compared with the seals there.
     """
     options = _parser().parse_args(arguments)
-    return ended(lambda: _run(options, describe, as_sealed))
+    return ended(lambda: _run(options, describe, restore))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -116,12 +116,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace, describe: Describe, as_sealed: AsSealed) -> int:
+def _run(options: argparse.Namespace, describe: Describe, restore: Restore) -> int:
     """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
     check_folder(results)
     if options.as_sealed:
-        return _as_sealed(options, as_sealed)
+        return _as_sealed(options, restore)
     refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
@@ -139,7 +139,7 @@ def _run(options: argparse.Namespace, describe: Describe, as_sealed: AsSealed) -
     return code if is_described else code or 1
 
 
-def _as_sealed(options: argparse.Namespace, as_sealed: AsSealed) -> int:
+def _as_sealed(options: argparse.Namespace, restore: Restore) -> int:
     """The exit code of the sealed code, which runs in a folder of its own and writes where this one would."""
     results: Path = options.results
     homes = [results / LOCKED, *Folders(results, REPOSITORY, options.registration).homes]
@@ -148,7 +148,7 @@ def _as_sealed(options: argparse.Namespace, as_sealed: AsSealed) -> int:
     arguments += [] if out is None else ["--out", str(out.absolute())]
     arguments += [] if chosen is None else ["--registration", str(chosen.absolute())]
     arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
-    return as_sealed(REPOSITORY, results, homes, arguments)
+    return restore(REPOSITORY, results, homes, arguments)
 
 
 def refuse_results(options: argparse.Namespace) -> None:

@@ -543,7 +543,7 @@ def test_nothing_breaks_out_of_a_table():
 def test_text_fits_a_terminal(told):
     short, full = (text_of([told], is_full=is_full) for is_full in (False, True))
     assert max(map(len, short + full)) <= 100
-    assert len(short) <= 45
+    assert len(short) <= 43
     assert not [line for line in short if "None" in line or "nan" in line]
     row = told.budgets[1]
     assert any(f"{row.ratio.value:.3g}" in line for line in short if line.startswith("ratio"))

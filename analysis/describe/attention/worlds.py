@@ -29,6 +29,10 @@ from analysis.describe.table import (
 )
 
 ORDER = 5
+BRIEF = (
+    *("change", "score", "prompts", "identical", "compared"),
+    *("median_span", "median_rise", "largest_rise", "median_mean_rise"),
+)
 PROMPT = ["task", "example_id"]
 CHANGE = "what was done to the values of top-k's evicted tokens: permutation or rotation"
 OVER = "over the changed worlds over its error in the unchanged one: median over cells"
@@ -125,7 +129,7 @@ def _table(suite: CellSuite, title: str, found: Sequence[Demonstration]) -> Tabl
     )
     columns, rows = columns_of(Demonstration), rows_of(Demonstration, found)
     made = suite.table("demonstration", title, columns, rows, remarks, of_worlds=True, is_tall=True)
-    return made.briefly(made) if found else made
+    return made.briefly(made.only(BRIEF, remarks[1:4])) if found else made
 
 
 def _worlds_table(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
