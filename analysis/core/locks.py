@@ -1,22 +1,20 @@
-"""Locks: what closed the logs of a suite, and whether they are still the same files."""
+"""Locks: what closed the logs of a suite; and looks at the logs of suites that are still open."""
 
 import getpass
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.core.problems import Problem
 from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
-from kvexp.documents.manifest import SealError, differences, read_bytes, read_manifest
-from kvexp.documents.seals import decoded
-from kvexp.records import Reader, RecordError, encode
+from kvexp.documents.locks import LockFiles
+from kvexp.documents.manifest import SealError
+from kvexp.records import RecordError, encode
 
 SHOWN = 5
-MAX_BYTES = 1024 * 1024
-_lock: Reader[Lock] = Reader(Lock)
 
 
 @dataclass(frozen=True)
@@ -49,41 +47,28 @@ def read_locks(
         suites: to look for.
         seals: by sealed suite, the seal ids that its lock may name.
     """
-    found = {}
-    for suite in suites:
-        path = results / LOCKS / f"{suite}.sha256"
-        if path.is_symlink() or path.exists():
-            found[suite] = _read(results, suite, seals.get(suite))
-    return found
+    files = {suite: LockFiles(results, suite) for suite in suites}
+    return {suite: _read(one, seals.get(suite)) for suite, one in files.items() if one.is_locked}
 
 
-def _read(results: Path, suite: str, seals: Mapping[str, object] | None) -> Locked:
-    where, name = results / LOCKS / f"{suite}.sha256", results.name
+def _read(files: LockFiles, seals: Mapping[str, object] | None) -> Locked:
+    suite, name = files.suite, files.results.name
     manifest, about = "", None
     words: list[str] = []
     try:
-        sealed = read_manifest(where)
+        sealed = files.read_manifest()
         manifest = sealed.digest
-        lines = differences(results, sealed, _files(results, suite))
+        lines = files.differences(sealed)
         words += [f"since the lock of suite {suite}: {line}" for line in lines[:SHOWN]]
         if len(lines) > SHOWN:
             words.append(f"since the lock of suite {suite}: and {len(lines) - SHOWN} more")
-        beside = where.with_suffix(".json")
-        about = decoded(_lock, beside, read_bytes(beside, MAX_BYTES))
+        about = files.read_about()
         if about.suite != suite or (seals is not None and about.seal not in seals):
             words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")
     except SealError as error:
         words.append(str(error))
-    here = f"{results}/"
+    here = f"{files.results}/"
     return Locked(manifest, about, tuple(Problem(one.replace(here, f"{name}/"), suite) for one in words))
-
-
-def _files(results: Path, suite: str) -> Iterator[str]:
-    """Everything in the folder of the suite that is not a folder itself, links included."""
-    for folder, folders, files in os.walk(results / suite):
-        links = [one for one in folders if (Path(folder) / one).is_symlink()]
-        for file in [*files, *links]:
-            yield (Path(folder) / file).relative_to(results).as_posix()
 
 
 # Looks: an unblinded analysis while a sealed suite is still open is recorded, and changes nothing else.

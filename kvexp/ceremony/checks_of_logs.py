@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kvexp.ceremony.attempts import FOREIGN_ANCHOR, broken_chains
-from kvexp.ceremony.evidence import Found, read_lock
-from kvexp.ceremony.lock import LockFiles
+from kvexp.ceremony.evidence import Found
 from kvexp.documents.forms import LOOKS, AttemptEvidence, Check, LockEvidence, Regenerated, Replayed, all_hold
+from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import read_bytes
 from kvexp.run.prepare import asked_of, questions_digest
 
@@ -119,7 +119,7 @@ def _locked(lock: LockEvidence, found: Found) -> Check:
     if lock.differences:
         return all_hold(name, [f"{line} since the lock" for line in lock.differences], "")
     owner = found.owner(lock.suite)
-    if read_lock(LockFiles(found.home.results, lock.suite)).seal != found.seals[owner].seal:
+    if LockFiles(found.home.results, lock.suite).read_about().seal != found.seals[owner].seal:
         again = found.home.command("lock", lock.suite, "--again")
         words = f"locked under another seal than {owner} has now: {again}"
         return Check(name=name, holds=None, words=words)
@@ -134,7 +134,7 @@ def _looks(found: Found) -> Check:
     for suite, lock in found.locks.items():
         if lock.manifest is None:
             continue
-        about = read_lock(LockFiles(found.home.results, suite))
+        about = LockFiles(found.home.results, suite).read_about()
         until = b"".join(body.splitlines(keepends=True)[: about.looks])
         if hashlib.sha256(until).hexdigest() != about.looks_sha256:
             return Check(

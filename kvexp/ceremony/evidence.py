@@ -13,7 +13,6 @@ from kvexp.ceremony.attempts import Started, started
 from kvexp.ceremony.authorities import StampError, Trust, load_trust
 from kvexp.ceremony.home import Home
 from kvexp.ceremony.intact import anchor_of
-from kvexp.ceremony.lock import LockFiles
 from kvexp.ceremony.tokens import Token, grade_of, read_tokens
 from kvexp.documents.forms import (
     LOOKS,
@@ -25,9 +24,18 @@ from kvexp.documents.forms import (
     SealEvidence,
     Stamp,
 )
-from kvexp.documents.manifest import core_files, differences, home_prefix, read_bytes, read_manifest
+from kvexp.documents.locks import LockFiles
+from kvexp.documents.manifest import read_bytes
 from kvexp.documents.registration import Registered
-from kvexp.documents.seals import UNANCHORED, Lines, Seals, accepted, decoded, placed, read_amendment
+from kvexp.documents.seals import (
+    UNANCHORED,
+    Lines,
+    Seals,
+    accepted,
+    decoded,
+    read_amendment,
+    seal_differences,
+)
 from kvexp.errors import IntegrityError
 from kvexp.records import Reader
 
@@ -146,9 +154,7 @@ def _seal(home: Home, one: Registered, trusts: dict[str, Trust], problems: list[
             **shared, seal=None, commit=None, differences=[], stamps=[], grade=0, anchor=UNANCHORED
         )
     sealed = files.read_manifest()
-    prefix = home_prefix(sealed, name)
-    now = core_files(home.root, one.content.claim)
-    found = placed(differences(home.root, sealed, now, {prefix: home.folder}), prefix, home.prefix)
+    found = seal_differences(home.root, home.folder, name, one.content.claim)
     tokens = _tokens(files.manifest, trusts, problems)
     try:
         anchor = anchor_of(home, name)
@@ -198,26 +204,16 @@ def _locked(home: Home, suite: str, trusts: dict[str, Trust], problems: list[str
     files = LockFiles(home.results, suite)
     if not files.is_locked:
         return LockEvidence(suite=suite, manifest=None, incomplete=None, differences=[], stamps=[], grade=0)
-    sealed = read_manifest(files.manifest)
-    inside = (
-        path.relative_to(home.results).as_posix()
-        for path in (home.results / suite).rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    )
+    sealed = files.read_manifest()
     tokens = _tokens(files.manifest, trusts, problems)
     return LockEvidence(
         suite=suite,
         manifest=sealed.digest,
-        incomplete=read_lock(files).incomplete,
-        differences=differences(home.results, sealed, inside),
+        incomplete=files.read_about().incomplete,
+        differences=files.differences(sealed),
         stamps=[_stamp(token) for token in tokens],
         grade=grade_of(tokens),
     )
-
-
-def read_lock(files: LockFiles) -> Lock:
-    """What stands beside a lock's manifest."""
-    return decoded(_lock, files.about, read_bytes(files.about))
 
 
 def _looks(home: Home) -> Iterator[Look]:

@@ -3,14 +3,14 @@
 import hashlib
 import shutil
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp.ceremony.attempts import lines, uncounted
 from kvexp.ceremony.home import Home
 from kvexp.ceremony.intact import refuse_broken
 from kvexp.ceremony.sealed_tree import code_of
-from kvexp.documents.forms import CORE_COPY, LOCKED, LOCKS, LOOKS, STAMPS, Lock, SealedShard
+from kvexp.documents.forms import CORE_COPY, LOCKED, LOOKS, STAMPS, Lock, SealedShard
+from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import differences, manifest, read_bytes, read_manifest
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Lines, accepted
@@ -22,30 +22,6 @@ from kvexp.run.log import check_closed
 
 AGAIN = "@"  # in the names of earlier locks, `<suite>@1.sha256`; no suite has it in its name
 SHOWN = 20
-
-
-@dataclass(frozen=True)
-class LockFiles:
-    """The files of a suite's lock, whether they are there or not."""
-
-    results: Path
-    suite: str
-
-    @property
-    def folder(self) -> Path:
-        return self.results / LOCKS
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / f"{self.suite}.sha256"
-
-    @property
-    def about(self) -> Path:
-        return self.folder / f"{self.suite}.json"
-
-    @property
-    def is_locked(self) -> bool:
-        return self.manifest.is_file()
 
 
 def refuse_locked(results: Path, suites: Iterable[str]) -> None:

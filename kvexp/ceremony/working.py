@@ -12,8 +12,8 @@ from rich.text import Text
 from kvexp import files
 from kvexp.ceremony.changes import NOTHING, field_changes
 from kvexp.ceremony.home import Home
-from kvexp.ceremony.lock import LockFiles
 from kvexp.documents.forms import COPIED, LOCKED
+from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import read_bytes
 from kvexp.documents.seals import chain
 from kvexp.errors import IntegrityError, printable

@@ -5,7 +5,8 @@ import argparse
 from rich.console import Console
 
 from kvexp.ceremony.changes import refuse_other_grid
-from kvexp.ceremony.lock import LockFiles, lock
+from kvexp.ceremony.lock import lock
+from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import read_manifest
 from kvexp.errors import ConfigError
 from kvexp.verbs.opened import registered, take, tell
