@@ -208,7 +208,7 @@ def test_a_look_at_answers_before_the_lock_is_recorded(whole, quick, tmp_path, m
     (look,) = map(json.loads, (whole / "looks.jsonl").read_text().splitlines())
     assert (look["suites"], look["claims"], look["rows"]) == ([SHORT, LONG], [], 1512)
     home.joinpath("R.toml").write_text("changed")
-    make(whole, home, code=2, said="R.toml")
+    make(whole, home, code=4, said="R.toml")  # as for the verdicts: a sealed file was changed
 
 
 @pytest.mark.parametrize(
