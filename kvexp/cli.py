@@ -342,9 +342,9 @@ def _status(parsed: argparse.Namespace, console: Console) -> int:
 
 
 def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
-    from kvexp.ceremony.changes import refuse_other_grid
+    from kvexp.ceremony.edited_registration import print_edited
+    from kvexp.ceremony.grid_changes import refuse_other_grid
     from kvexp.ceremony.home import home_of
-    from kvexp.ceremony.working import print_moved
     from kvexp.study.compose import project_root, select
     from kvexp.study.results import refuse_unstarted
     from kvexp.study.words import refuse_choices
@@ -356,7 +356,7 @@ def _verdicts(parsed: argparse.Namespace, console: Console) -> int:
     home = home_of(selection, root, parsed.overrides)
     refuse_unstarted(home.results, parsed.overrides)
     refuse_other_grid(home, selection)
-    print_moved(home, Console(stderr=True) if parsed.json else console, parsed.registration)
+    print_edited(home, Console(stderr=True) if parsed.json else console, parsed.registration)
     console.file.flush()
     command = analysis_command("analysis", home, parsed.registration)
     command += ["--blind"] if parsed.blind else []

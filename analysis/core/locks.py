@@ -10,13 +10,11 @@ from pathlib import Path
 
 from analysis.core.problems import Problem
 from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
-from kvexp.documents.manifest import SealError, differences, read_bytes, read_manifest
-from kvexp.documents.seals import decoded
-from kvexp.records import Reader, RecordError, encode
+from kvexp.documents.locks import LockFiles
+from kvexp.documents.manifest import SealError, differences
+from kvexp.records import RecordError, encode
 
 SHOWN = 5
-MAX_BYTES = 1024 * 1024
-_lock: Reader[Lock] = Reader(Lock)
 
 
 @dataclass(frozen=True)
@@ -51,25 +49,24 @@ def read_locks(
     """
     found = {}
     for suite in suites:
-        path = results / LOCKS / f"{suite}.sha256"
+        path = LockFiles(results, suite).manifest
         if path.is_symlink() or path.exists():
             found[suite] = _read(results, suite, seals.get(suite))
     return found
 
 
 def _read(results: Path, suite: str, seals: Mapping[str, object] | None) -> Locked:
-    where, name = results / LOCKS / f"{suite}.sha256", results.name
+    files, name = LockFiles(results, suite), results.name
     manifest, about = "", None
     words: list[str] = []
     try:
-        sealed = read_manifest(where)
+        sealed = files.read_manifest()
         manifest = sealed.digest
         lines = differences(results, sealed, _files(results, suite))
         words += [f"since the lock of suite {suite}: {line}" for line in lines[:SHOWN]]
         if len(lines) > SHOWN:
             words.append(f"since the lock of suite {suite}: and {len(lines) - SHOWN} more")
-        beside = where.with_suffix(".json")
-        about = decoded(_lock, beside, read_bytes(beside, MAX_BYTES))
+        about = files.read_about()
         if about.suite != suite or (seals is not None and about.seal not in seals):
             words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")
     except SealError as error:

@@ -14,19 +14,18 @@ from typing import Any
 
 import msgspec
 
-from kvexp.ceremony.changes import grid_changes, other_words
-from kvexp.ceremony.home import KINDS, Home
+from kvexp.ceremony.grid_changes import grid_changes, other_words
+from kvexp.ceremony.home import KINDS, SHOWN, Home
 from kvexp.ceremony.seal import Draft, draft, same
 from kvexp.documents.forms import LOOKS, STAMPS, Amendment, Stage
 from kvexp.documents.manifest import core_files, differences, read_manifest, sha256
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import STATEMENT, Seals, read_amendment
-from kvexp.errors import ConfigError, printable
-from kvexp.files import write_whole as write
+from kvexp.errors import ConfigError, first, printable
+from kvexp.files import write_whole
 from kvexp.study.compose import Selection
 
 DIFF = "change.diff"
-SHOWN = 20  # shards in a message
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,11 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
 
 def _check_grid(home: Home, one: Registered, grid: list[str], reason: Reason) -> None:
     if grid and not reason.changes_grid:
-        more = [f"and {len(grid) - SHOWN} more shards"] if len(grid) > SHOWN else []
         raise ConfigError(
             f"{len(grid)} shards would be others than seal {one.content.id} of study {home.study} has"
             f"{other_words(home, [one.content.id])}: give the words that it was sealed with, or, if the grid "
             "is what shall change, say --change-grid",
-            [*grid[:SHOWN], *more],
+            first(grid, SHOWN, "more shards"),
         )
 
 
@@ -130,8 +128,8 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
         diffs, told = _diffs(home, seals, statement.files), [f"# grid: {printable(line)}\n" for line in grid]
         for path in seals.files:
             shutil.copyfile(path, temporary / path.name)
-        write(temporary / DIFF, "".join([*diffs, *told]).encode())
-        write(temporary / STATEMENT, _toml(statement).encode())
+        write_whole(temporary / DIFF, "".join([*diffs, *told]).encode())
+        write_whole(temporary / STATEMENT, _toml(statement).encode())
         temporary.rename(folder)
     return folder, grid
 

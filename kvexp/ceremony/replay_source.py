@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
-from kvexp.ceremony.changes import config_changes, other_words
+from kvexp.ceremony.grid_changes import config_changes, other_words
 from kvexp.ceremony.home import Home
 from kvexp.errors import ConfigError, IntegrityError
 from kvexp.models.folder import model_source

@@ -13,7 +13,7 @@ from kvexp.documents.manifest import Manifest, core_files, differences, manifest
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Seals
 from kvexp.errors import IntegrityError
-from kvexp.files import write_whole as write
+from kvexp.files import write_whole
 from kvexp.models.folder import content_digest
 from kvexp.models.load import tokenizers
 from kvexp.records import encode
@@ -88,9 +88,9 @@ class Draft:
         """Write the files, and the manifest last."""
         self.seals.folder.mkdir(parents=True, exist_ok=True)
         for name, body in self.files.items():
-            write(self.seals.folder / name, body)
+            write_whole(self.seals.folder / name, body)
         made = manifest(home.root, self.paths(home))
-        write(self.seals.manifest, made.body)
+        write_whole(self.seals.manifest, made.body)
         return made
 
 

@@ -5,9 +5,9 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.amend import SHOWN, Reason, amend
-from kvexp.ceremony.home import named
-from kvexp.errors import ConfigError, printable
+from kvexp.ceremony.amend import Reason, amend
+from kvexp.ceremony.home import SHOWN, named
+from kvexp.errors import ConfigError, first, printable
 from kvexp.verbs.opened import opened
 
 
@@ -31,10 +31,8 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     )
     for path, kind in made.files.items():
         console.print(Text(f"  {kind:8} {printable(path)}"))
-    for line in grid[:SHOWN]:
-        console.print(Text(f"  grid: {printable(line)}"))
-    if len(grid) > SHOWN:
-        console.print(f"  and {len(grid) - SHOWN} more shards")
+    for line in first([f"grid: {printable(line)}" for line in grid], SHOWN, "more shards"):
+        console.print(Text(f"  {line}"))
     console.print(Text(f"next: git add and commit, then {home.command('stamp', made.registration)}"))
     return 0
 

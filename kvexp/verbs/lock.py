@@ -5,8 +5,9 @@ import argparse
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.changes import refuse_other_grid
-from kvexp.ceremony.lock import LockFiles, lock
+from kvexp.ceremony.grid_changes import refuse_other_grid
+from kvexp.ceremony.lock import lock
+from kvexp.documents.locks import LockFiles
 from kvexp.errors import ConfigError
 from kvexp.verbs.opened import opened, short
 
@@ -21,7 +22,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
         )
     refuse_other_grid(home, study.selection)
     suites = study.names or chosen
-    owners = {suite: one for one in home.registrations() for suite in one.content.suites}
+    owners = home.owners()
     for name in suites:
         if name not in owners:
             known = ", ".join(sorted(owners)) or "none"

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.changes import refuse_other_grid
+from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.home import Home, home_of
 from kvexp.errors import KvexpError, printable
 from kvexp.study.compose import project_root, select

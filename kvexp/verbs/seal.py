@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.changes import grid_changes, other_words
+from kvexp.ceremony.grid_changes import grid_changes, other_words
 from kvexp.ceremony.home import Home, named
 from kvexp.ceremony.seal import Draft, commit_for, draft, is_to_be_made_again, is_unused, same
 from kvexp.documents.forms import COPIED

@@ -12,7 +12,7 @@ from kvexp.errors import ConfigError, IncompleteError
 from kvexp.run.prepare import written_ids
 from kvexp.slurm.account import export
 from kvexp.slurm.programs import SlurmError, run
-from kvexp.slurm.standing import Flight, read_flights
+from kvexp.slurm.reconcile import Flight, read_flights
 from kvexp.slurm.submissions import Book
 from kvexp.study.compose import Selection, project_root, select
 from kvexp.study.grid import chosen, shards

@@ -25,7 +25,8 @@ from kvexp.run.launch import Outcome, ShardJob
 from kvexp.run.log import check_closed, folder_of, is_complete, read_attempts
 from kvexp.run.prepare import write_examples, write_grid
 from kvexp.run.progress import Work
-from kvexp.slurm.send import Follow, Sending, print_all, refuse_absent, send_all
+from kvexp.slurm.send import Sending, print_all, refuse_absent, send_all
+from kvexp.slurm.task import Follow
 from kvexp.study.compose import Selection
 from kvexp.study.grid import chosen, counts_of, protocols, shards
 from kvexp.study.results import lost, results_of

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.changes import refuse_other_grid
-from kvexp.ceremony.checks_of_logs import of_logs
-from kvexp.ceremony.checks_of_papers import of_papers, told
-from kvexp.ceremony.evidence import (
-    FILE,
-    Found,
-    find,
-)
+from kvexp.ceremony.checks import of_logs, of_papers, told
+from kvexp.ceremony.edited_registration import print_edited
+from kvexp.ceremony.evidence import FILE, Found, find
+from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.home import Home, named
-from kvexp.ceremony.working import print_moved
+from kvexp.ceremony.unprovable import cannot_exclude
 from kvexp.documents.forms import (
     KINDS,
     WITNESSED,
@@ -75,7 +71,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.json:
         print((home.results / FILE).read_text(), end="")
     else:
-        print_moved(home, console)
+        print_edited(home, console)
         _print(evidence, console)
     refuse_failing(evidence.checks)
     return 0
@@ -135,8 +131,6 @@ def _read_digests(found: Found) -> dict[str, str]:
 
 def evidence_of(found: Found, replay: Replayed | None, regenerated: Regenerated | None = None) -> Evidence:
     """All of it, with the sentences."""
-    from kvexp.ceremony.cannot import cannot_exclude
-
     attempts = found.attempt_evidence()
     grades = [seal.grade for seal in found.seals.values()]
     return Evidence(

@@ -214,8 +214,8 @@ def test_a_kill_at_any_moment_leaves_an_amendment_that_running_it_again_finishes
             return call
 
         with monkeypatch.context() as patch:
-            patch.setattr(amending, "write", dying(amending.write_whole))
-            patch.setattr(sealing, "write", dying(sealing.write_whole))
+            patch.setattr(amending, "write_whole", dying(amending.write_whole))
+            patch.setattr(sealing, "write_whole", dying(sealing.write_whole))
             patch.setattr(amending.shutil, "copyfile", dying(shutil.copyfile))
             patch.setattr(type(root), "unlink", dying(type(root).unlink))
             patch.setattr(type(root), "rename", dying(type(root).rename))

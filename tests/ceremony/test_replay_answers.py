@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from kvexp.ceremony import compare_answers
-from kvexp.ceremony.cannot import most_unseen
-from kvexp.ceremony.checks_of_logs import answers_check
+from kvexp.ceremony.checks import answers_check
 from kvexp.ceremony.compare_answers import (
     EQUAL,
     FIELDS,
@@ -25,6 +24,7 @@ from kvexp.ceremony.compare_answers import (
 )
 from kvexp.ceremony.replay_answers import answer_again, draw_examples
 from kvexp.ceremony.replay_source import Source, questions_of
+from kvexp.ceremony.unprovable import most_unseen
 from kvexp.documents.forms import Evidence, Regenerated
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, GENERATIONS, Failed, Generation, Key, Reader, encode

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import comb
 
-from kvexp.ceremony.checks_of_papers import told
+from kvexp.ceremony.checks import told
 from kvexp.ceremony.evidence import Found
 from kvexp.documents.forms import TO_ADD, Regenerated, Stamp
 
