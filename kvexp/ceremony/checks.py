@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from kvexp.ceremony.attempts import FOREIGN_ANCHOR, broken_chains
 from kvexp.ceremony.evidence import Found
-from kvexp.ceremony.home import KINDS
+from kvexp.ceremony.home import protocols_of
 from kvexp.documents.forms import (
     LOCKED,
     LOOKS,
@@ -24,7 +24,7 @@ from kvexp.documents.forms import (
     all_hold,
 )
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import differences, read_bytes, read_manifest
+from kvexp.documents.manifest import differences, read_bytes
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import REPLACED, UNANCHORED, UNSEALED, UNSTAMPED, moved_on
 from kvexp.run.prepare import asked_of, questions_digest
@@ -81,11 +81,9 @@ def _sealed(seal: SealEvidence) -> Check:
 
 def _code(found: Found, seal: SealEvidence) -> Iterator[Check]:
     """Whether this tree could make the data again: their attempts name the code that did, this one or not."""
-    seals = found.home.seals(seal.id)
-    paths = [path for kind in KINDS if (path := seals.protocol(kind)).exists()]
-    if seal.seal is None or not paths:
+    if seal.seal is None or not (sealed := protocols_of(found.home.seals(seal.id)).values()):
         return
-    lines = sorted({line for path in paths for line in differences(found.home.root, read_manifest(path))})
+    lines = sorted({line for one in sealed for line in differences(found.home.root, one)})
     name = f"code of {seal.id}"
     if not lines:
         yield check(name, True, "the files that make data are those that were sealed")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kvexp.ceremony import lint
 from kvexp.documents.forms import COPIED, LOCKED
-from kvexp.documents.manifest import core_files, differences
+from kvexp.documents.manifest import Manifest, core_files, differences, read_manifest
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Seals, amendments, chain
 from kvexp.errors import ConfigError, IntegrityError, first
@@ -111,6 +111,11 @@ def named(home: Home, ids: list[str]) -> list[Registered]:
         if name not in known:
             raise ConfigError(f"{home.prefix} has no registration {name!r} (known: {', '.join(known)})")
     return [one for one in found if not ids or one.content.id in ids]
+
+
+def protocols_of(seals: Seals) -> dict[str, Manifest]:
+    """By kind of row, the manifest of the files that make it, as far as they were sealed."""
+    return {kind: read_manifest(path) for kind in KINDS if (path := seals.protocol(kind)).exists()}
 
 
 def refuse_borrowed(home: Home) -> None:
