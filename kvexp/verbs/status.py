@@ -20,7 +20,7 @@ from kvexp.run.log import folder_of
 from kvexp.run.prepare import written_ids
 from kvexp.run.progress import Progress, RowCount, eta_minutes
 from kvexp.slurm.reconcile import Flight
-from kvexp.slurm.status import GpuHours, Standing, gpu_hours, standing
+from kvexp.slurm.jobs import GpuHours, Standing, gpu_hours, standing
 from kvexp.slurm.submissions import Book
 from kvexp.study.compose import Selection
 from kvexp.study.grid import NONE, Counts, chosen, shards, total

@@ -20,13 +20,13 @@ from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, Footer, Segment, encode
 from kvexp.run import launch
 from kvexp.run.attempt import Under
-from kvexp.slurm import arrays, reconcile, status, submissions
+from kvexp.slurm import arrays, jobs, reconcile, submissions
 from kvexp.slurm import programs as slurm_programs
 from kvexp.slurm.account import Ran, export, of_accounting, path_of
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.reconcile import answered
-from kvexp.slurm.status import Standing, gpu_hours
+from kvexp.slurm.jobs import Standing, gpu_hours
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
 from kvexp.study.grid import protocols
@@ -192,7 +192,7 @@ def test_how_a_task_ended(tmp_path, log, state, exit_code, category):
     path = tmp_path / "log"
     path.write_text(BEGUN + log)
     known = None if state is None else RUN(state=state, exit_code=exit_code)
-    found = status.end_of(path, known)
+    found = jobs.end_of(path, known)
     assert found.category == category
     assert not any("JobEnvironment" in line for line in found.tail)
 
@@ -206,10 +206,10 @@ def RUN(**changes):  # noqa: N802
 def test_the_last_words_are_short_and_harm_no_terminal(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"x" * 100_000 + b"\n\x1b]0;title\x07\n" + b"\xff\n" * 50)
-    tail = status.end_of(path, None).tail
-    assert len(tail) == status.TAIL_LINES
+    tail = jobs.end_of(path, None).tail
+    assert len(tail) == jobs.TAIL_LINES
     assert all(line.isprintable() for line in tail)
-    assert status.end_of(tmp_path / "nothing", None).tail == []
+    assert jobs.end_of(tmp_path / "nothing", None).tail == []
 
 
 # Records -----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What Slurm knows of a study, for `kvexp status`: tasks in the queue, how others ended, GPU-hours.
+"""The jobs of a study as Slurm knows them: tasks in the queue, how others ended, GPU-hours.
 
 What does not answer is said, never guessed.
 """
