@@ -74,8 +74,10 @@ class Letters(Task):
 CLAIM = '''
 """N1: is the new certificate better than nothing?"""
 
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
+
+QUANTITIES = {"auc_pooled": (0, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
@@ -128,7 +130,11 @@ parameters = { signal = "certificate" }
 labels = { KILLED = "killed", SURVIVED = "survived" }
 
 [claim.N1.quantities]
-auc_pooled = { meaning = "AUC of the certificate for own failure", range = [0, 1] }
+auc_pooled = { meaning = "AUC of the certificate for own failure" }
+
+[claim.N1.witness]
+kill = { auc_pooled = 0.5 }
+spare = { auc_pooled = 0.7 }
 """
 CODE = ("kvexp", "conf", "analysis", "preregistration")
 

@@ -170,6 +170,7 @@ def _decide(results: Path, options: argparse.Namespace) -> Report:
     owners = {suite: one for one in found for suite in one.content.suites}
     folders.refuse_links(list(owners))
     by_id = seals.read_seals(found, folders)
+    found = [seals.seeded(one, by_id, results.resolve().name) for one in found]
     ids = [claim for one in found for claim in one.content.claim]
     loaded.check_loaded(REPOSITORY, ids)
     sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}

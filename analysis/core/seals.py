@@ -22,6 +22,8 @@ from kvexp.documents.seals import (
     is_stamped,
     placed,
     read_amendment,
+    seed_basis,
+    unanchored,
 )
 from kvexp.documents.source import RegistrationError, Source, read
 from kvexp.errors import IntegrityError
@@ -32,7 +34,7 @@ from kvexp.errors import IntegrityError
 CLAIMS = "analysis/claims/"
 # Keys of a registration that no verdict is computed from.
 PROSE = (
-    *("format", "id", "title", "authors", "registered_at", "registrations_made", "existing_data"),
+    *("id", "title", "authors", "registered_at", "registrations_made", "existing_data"),
     *("existing_data_note", "data_seen", "stopping", "exclusions", "missing", "details"),
 )
 GRID = "the grid or the code that makes data"
@@ -213,6 +215,15 @@ def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[st
     if problems:
         raise SealBroken(f"seals contradict themselves or each other: restore them; {NOTHING}", problems)
     return seals
+
+
+def seeded(one: Registered, seals: Mapping[str, Seal], study: str) -> Registered:
+    """The registration with what its seeds are made from: in the second format not its bytes."""
+    if one.is_first_format:
+        return one
+    name = one.content.id
+    basis = seed_basis(seals[name].home, name) if name in seals else unanchored(study, name)
+    return replace(one, basis=basis)
 
 
 NOTHING = "no verdict was computed"

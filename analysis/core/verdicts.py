@@ -17,7 +17,6 @@ from kvexp.documents.condition import State
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 
-
 ANEW = "RE-ANALYSED"
 
 

@@ -86,6 +86,10 @@ class Home:
         """By suite, the registration that lists it."""
         return {suite: one for one in self.registrations() for suite in one.content.suites}
 
+    def named(self, path: Path) -> str:
+        """A file as it is named from the repository's root."""
+        return path.relative_to(self.root).as_posix()
+
 
 def ordered(found: list[Registered]) -> list[Registered]:
     """Parents before their addenda."""

@@ -182,26 +182,15 @@ def _twice(values: Any) -> str:
 
 
 def _check_names(one: Registered, name: QuestionName, question: Question) -> None:
-    """Every name is declared, every declared quantity is used, no count is asked for its interval."""
-    declared, used = set(question.quantities), set[str]()
-    for noun, condition in _conditions(question):
-        used |= condition.names
-        if condition.names - declared:
-            words = f"{quoted(condition.names - declared)} is used but not declared"
-            raise Unfit(one.at(name, noun), f"{name.words}: {words}")
+    """Every declared quantity is used, no count is asked for its interval."""
+    for noun, condition in question.conditions:
         for quantity, field in condition.fields:
             if field in ("lo", "hi") and question.quantities[quantity].count:
-                words = f"{name.words}: '{quantity}' is a count, without .{field}"
-                raise Unfit(one.at(name, noun), words)
-    if declared - used:
-        where = one.at(QuestionName(name.claim_id), "quantities", min(declared - used))
-        raise Unfit(where, f"{name.words}: {quoted(declared - used)} is declared but decides nothing")
-
-
-def _conditions(question: Question) -> Iterator[tuple[str, Expression]]:
-    yield "kill", question.kill
-    if question.support is not None:
-        yield "support", question.support
+                raise Unfit(one.at(name, noun), f"{name.words}: '{quantity}' is a count, without .{field}")
+    used = {quantity for _, condition in question.conditions for quantity in condition.names}
+    if unused := question.quantities.keys() - used:
+        where = one.at(QuestionName(name.claim_id), "quantities", min(unused))
+        raise Unfit(where, f"{name.words}: {quoted(unused)} is declared but decides nothing")
 
 
 def _check_control(one: Registered, line: list[Registered]) -> None:

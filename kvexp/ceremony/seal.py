@@ -10,8 +10,10 @@ from kvexp.ceremony.home import Home, refuse_borrowed, refuse_foreign_code
 from kvexp.documents.forms import COPIED, STAMPS, Sealed, SealedShard
 from kvexp.documents.manifest import Manifest, core_files, differences, manifest
 from kvexp.documents.registration import Registered
+from kvexp.documents.schema import FIRST, SECOND
 from kvexp.documents.seals import Seals
-from kvexp.errors import IntegrityError
+from kvexp.documents.source import read
+from kvexp.errors import ConfigError, IntegrityError
 from kvexp.files import write_whole
 from kvexp.models.folder import content_digest
 from kvexp.models.load import tokenizers
@@ -100,6 +102,7 @@ def draft(
     """
     refuse_foreign_code(home.root)
     refuse_borrowed(home)
+    _refuse_first_format(home, one)
     # What a claim asks of suites whose data are not here can be checked too: it depends on no example's id.
     lint_grid.check([one], shards(selection, "assume"), [suite.name for suite in selection.suites])
     made = shards_of(selection, one)
@@ -126,6 +129,17 @@ def draft(
     files |= {seals.protocol(kind).name: manifest.body for kind, manifest in made_by.items()}
     by_kind = {kind: manifest.files for kind, manifest in made_by.items()}
     return Draft(seals, tuple(one.content.claim), files, about, by_kind, lines, commit)
+
+
+def _refuse_first_format(home: Home, one: Registered) -> None:
+    """Raises ConfigError for a seal of the first format, unless an earlier one is sealed again or amended."""
+    seals = home.seals(one.content.id)
+    if one.is_first_format and not (seals.text.is_file() and read(seals.text).table.get("format") == FIRST):
+        raise ConfigError(
+            f"{one.path} has the format {FIRST}, in which only a study that was sealed in it goes on: write "
+            f'format = "{SECOND}", leave range and count away, and give each claim [claim.ID.witness] with '
+            "kill = { NAME = NUMBER } and spare = { NAME = NUMBER }"
+        )
 
 
 def commit_for(home: Home, selection: Selection, one: Registered) -> Commit:

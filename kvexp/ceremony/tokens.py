@@ -8,14 +8,14 @@ The files are plain: `<stem>.tsq` is the query, `<stem>.tsr` the reply of the au
 (-attime because the signing certificate may have expired since; the token needs it at its own time.) Whether
 an authority has revoked a certificate is not asked: that needs a network and changes with time.
 
-A token's bytes are malleable where no signature covers them, so the anchor is made of signed fields only.
+What is signed in a token, and the anchor that is made of it, is read by `kvexp.documents.anchor`.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cryptography import x509
 from rfc3161_client import (
@@ -29,53 +29,13 @@ from rfc3161_client import (
 from rfc3161_client._rust import parse_timestamp_request
 
 from kvexp.ceremony.authorities import MAX_REPLY, CannotStamp, StampError, Trust, fingerprint
+from kvexp.documents.anchor import DerError, Stated, inside, parts, stated
 from kvexp.documents.forms import Kind, Stamp
 from kvexp.errors import printable
 
-# The few steps through DER that rfc3161-client does not offer (leaf: stdlib).
-
-
 CERTIFICATES = 0xA0  # [0] IMPLICIT, the third or fourth part of SignedData
-
-
-class DerError(ValueError):
-    """Bytes that are not the DER structure they should be."""
-
-
-class Part(NamedTuple):
-    """One tag-length-value of some bytes: where it starts, where its content starts, where it ends."""
-
-    tag: int
-    start: int
-    content: int
-    end: int
-
-
-def parts(body: bytes, start: int, end: int) -> Iterator[Part]:
-    """The values that follow one another in `body[start:end]`. Raises DerError where they do not fit."""
-    while start < end:
-        if start + 2 > end:
-            raise DerError("a value is cut off")
-        length, content = body[start + 1], start + 2
-        if length >= 0x80:
-            width = length - 0x80
-            if not 1 <= width <= 4 or content + width > end:
-                raise DerError("a length is malformed")
-            length, content = int.from_bytes(body[content : content + width], "big"), content + width
-        if content + length > end:
-            raise DerError("a value is longer than what holds it")
-        yield Part(body[start], start, content, content + length)
-        start = content + length
-
-
-def inside(body: bytes, *path: int) -> list[Part]:
-    """The values inside the value that is reached by taking the numbered one at every level."""
-    found = list(parts(body, 0, len(body)))
-    for number in path:
-        if number >= len(found):
-            raise DerError("a value is missing")
-        found = list(parts(body, found[number].content, found[number].end))
-    return found
+SHA256 = "2.16.840.1.101.3.4.2.1"
+_VERIFY_ERROR = re.compile(r"Verify error: ?([^\"\]]+)")
 
 
 def with_certificates_in_order(reply: bytes) -> bytes:
@@ -93,26 +53,11 @@ def with_certificates_in_order(reply: bytes) -> bytes:
     return reply[: held.content] + b"".join(certificates) + reply[held.end :]
 
 
-def signed_time(token: bytes) -> str:
-    """GeneralizedTime of the TSTInfo in a time-stamp token, as written: with its fraction of a second."""
-    content = inside(token, 0, 1, 0, 2, 1)  # token > [0] > SignedData > encapContentInfo > [0]
-    if len(content) != 1:
-        raise DerError("the token holds no TSTInfo")
-    info = token[content[0].content : content[0].end]
-    time = inside(info, 0)[4]
-    return info[time.content : time.end].decode("ascii")
-
-
-SHA256 = "2.16.840.1.101.3.4.2.1"
-_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\.\d{1,9})?Z", re.ASCII)
-_VERIFY_ERROR = re.compile(r"Verify error: ?([^\"\]]+)")
-
-
 @dataclass(frozen=True)
 class Token:
     """What a verified reply says."""
 
-    anchor: str  # see anchor_of
+    anchor: str  # see kvexp.documents.anchor
     time: str  # UTC, to the precision that was signed: 2026-07-22T09:14:03Z or 2026-07-22T09:14:03.125Z
     serial: int
     nonce: int
@@ -140,18 +85,6 @@ class Token:
         )
 
 
-def anchor_of(imprint: str, serial: int, time: str, nonce: int) -> str:
-    r"""The value that did not exist before the stamp: the random draws and every attempt carry it.
-
-    It is the sha256 of five lines of ASCII, each ended by a line feed: `kvexp-anchor/1`, the sha256 of the
-    manifest in hex, the token's serial number in decimal, its time as in `Token.time`, its nonce in decimal.
-    All are printed by `openssl ts -reply -in R.tsr -text` (serial number and nonce in hex):
-
-        printf 'kvexp-anchor/1\n%s\n%s\n%s\n%s\n' IMPRINT SERIAL TIME NONCE | sha256sum
-    """
-    return hashlib.sha256(f"kvexp-anchor/1\n{imprint}\n{serial}\n{time}\n{nonce}\n".encode()).hexdigest()
-
-
 def query(message: bytes) -> bytes:
     """A query about the message: its SHA-256, a fresh nonce of 64 random bits, the certificate asked for."""
     if not message:
@@ -176,15 +109,14 @@ def check(message: bytes, tsq: bytes, tsr: bytes, trusts: Mapping[str, Trust]) -
         _check_status(reply)
         _check_info(reply, imprint, nonce)
         signer = _signer(reply)
-        time = _time(reply)
-        serial = reply.tst_info.serial_number
+        said = _stated(reply, tsr, imprint, nonce)
     except BaseException as error:
         raise _rejected("the reply is no time stamp that can be read", error) from None
     trust, root = _verified(reply, imprint, nonce, trusts)
     return Token(
-        anchor=anchor_of(imprint.hex(), serial, time, nonce),
-        time=time,
-        serial=serial,
+        anchor=said.anchor,
+        time=said.time,
+        serial=said.serial,
         nonce=nonce,
         witness=printable(signer.subject.rfc4514_string()),
         trust=trust.name,
@@ -240,16 +172,15 @@ def _signer(reply: TimeStampResponse) -> x509.Certificate:
     return fits[0]
 
 
-def _time(reply: TimeStampResponse) -> str:
-    """With the fraction of a second, which rfc3161-client 1.0.9 drops."""
-    found = _TIME.fullmatch(signed_time(reply.time_stamp_token()))
-    if found is None:
-        raise StampError("the token's time is not written as RFC 3161 wants it")
-    year, month, day, hour, minute, second, fraction = found.groups(default="")
-    whole = f"{year}-{month}-{day}T{hour}:{minute}:{second}"
-    if whole != reply.tst_info.gen_time.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0"):
+def _stated(reply: TimeStampResponse, tsr: bytes, imprint: bytes, nonce: int) -> Stated:
+    """What the token says, read once more: rfc3161-client 1.0.9 drops the fraction of a second."""
+    said, info = stated(tsr), reply.tst_info
+    whole = info.gen_time.strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    if (said.imprint, said.serial, said.nonce) != (imprint.hex(), info.serial_number, nonce):
+        raise StampError("the token reads in two ways")
+    if said.time.removesuffix("Z").partition(".")[0] != whole:
         raise StampError("the token's time reads in two ways")
-    return f"{whole}{fraction}Z"
+    return said
 
 
 def _verified(

@@ -34,7 +34,7 @@ from kvexp.documents.schema import (
     Strict,
     Variant,
 )
-from kvexp.documents.seals import UNANCHORED
+from kvexp.documents.seals import unanchored
 from kvexp.documents.source import RegistrationError, Source, Unfit, Where, read
 
 MAX_QUESTIONS = 400  # claims and variants of one file
@@ -82,6 +82,11 @@ class Question:
     support: Expression | None
     statistics: Statistics
     seed: int  # of the bootstrap; the variants of a claim share it
+
+    @property
+    def conditions(self) -> list[tuple[str, Expression]]:
+        """What is asked of the quantities, by the key in the file."""
+        return [("kill", self.kill)] + ([("support", self.support)] if self.support else [])
 
 
 @dataclass(frozen=True)
@@ -215,10 +220,10 @@ def load(path: Path, claims: Path) -> Registered:
         where = source.at("success" if content.success else "details")
         raise Unfit(where, f"[success] needs '{OTHERWISE}', the threshold of all other scores")
     checked = {name: _claim(source, content, name, claims) for name in content.claim}
-    basis = source.digest if content.format == FIRST else f"{UNANCHORED} {content.id}"
+    basis = source.digest if content.format == FIRST else unanchored("", content.id)
     found = Registered(replace(content, claim=checked), source, basis)
-    for _ in found.questions():  # each can be asked
-        pass
+    for name, question in found.questions():
+        _check_declared(found, name, question)
     return found
 
 
@@ -285,6 +290,13 @@ def _declared(file: Path) -> Declared:
     raise RegistrationError(
         f'{file} declares no ranges: add QUANTITIES = {{"name": (lowest, highest)}}, or "count" for a count'
     )
+
+
+def _check_declared(one: Registered, name: QuestionName, question: Question) -> None:
+    """A condition on a name that no file returns would never be decided."""
+    for noun, condition in question.conditions:
+        if unknown := condition.names - question.quantities.keys():
+            raise Unfit(one.at(name, noun), f"{name.words}: {quoted(unknown)} is used but not declared")
 
 
 def _check_parents(one: Registered, by_id: dict[str, Registered]) -> None:

@@ -92,7 +92,9 @@ def restored(root: Path, results: Path, homes: Sequence[Path], needed: str = "")
 def check(tree: Path, code: Mapping[str, str]) -> None:
     """Raises IntegrityError if restored files are not what was sealed."""
     if wrong := differences(tree, Manifest(code, "")):
-        raise IntegrityError(f"{len(wrong)} restored files are not as sealed: nothing was done", wrong[:SHOWN])
+        raise IntegrityError(
+            f"{len(wrong)} restored files are not as sealed: nothing was done", wrong[:SHOWN]
+        )
 
 
 def run(tree: Path, module: str, arguments: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from kvexp.documents.anchor import DerError, stated
 from kvexp.documents.forms import STAMPS, Amendment, Sealed, SealedShard
 from kvexp.documents.manifest import Manifest, SealError, read_bytes, read_manifest, sha256
 from kvexp.records import Attempt, Reader, Record, RecordError
@@ -206,6 +207,29 @@ def keying(home: Path, registration_id: str) -> Seals:
 def is_stamped(home: Path, registration_id: str) -> bool:
     """Whether the seal that keys the draws has a time stamp, whatever that is worth."""
     return keying(home, registration_id).manifest.with_suffix(".tsr").exists()
+
+
+def seed_basis(home: Path, registration_id: str) -> str:
+    """What the bootstrap's seeds of the second format are made from, whatever was amended since.
+
+    It is the anchor that the time stamp of the first seal states, else the names of study and registration.
+    """
+    first = chain(home, registration_id)[0]
+    reply = first.manifest.with_suffix(".tsr")
+    if not reply.exists():
+        return unanchored(first.read_about().study, registration_id)
+    try:
+        said = stated(read_bytes(reply))
+    except DerError as error:
+        raise SealError(f"{reply} is no time stamp ({error}): restore it") from None
+    if said.imprint != first.read_manifest().digest:
+        raise SealError(f"{reply} is about another file than {first.manifest.name}: restore it")
+    return said.anchor
+
+
+def unanchored(study: str, registration_id: str) -> str:
+    """What seeds are made from without a time stamp."""
+    return f"{UNANCHORED} {study} {registration_id}"
 
 
 def why_not(attempt: Attempt, seals: Mapping[str, Lines], stamped: bool) -> str:

@@ -1,10 +1,10 @@
-"""One file of conf/ as its dataclass: read directly where it says all of itself, else composed by Hydra.
+"""One file of conf/ as its dataclass: read directly where its words are plain, else composed by Hydra.
 
-Nothing else in kvexp imports Hydra, and only what needs it waits for it: a word that changes a field, a file
-that builds on another, and a file with a mistake, which Hydra names.
+Nothing else in kvexp imports Hydra, and only what needs it waits for it: a word that changes a field, a value
+that refers to another, and a file with a mistake, which Hydra names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
@@ -15,7 +15,8 @@ import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from kvexp.errors import ConfigError
-from kvexp.study.schema import MISSING, SCHEMAS
+from kvexp.study.rates import MISSING
+from kvexp.study.schema import SCHEMAS
 
 PLAIN = (int, float, bool, type(None))
 
@@ -42,14 +43,38 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 def _read(path: Path, group: str) -> Any:
     """The item, ten times as fast as by Hydra; None for a file that Hydra might read otherwise or refuse."""
     with suppress(OSError, UnicodeError, yaml.YAMLError, LookupError, AttributeError, TypeError, ValueError):
-        text = path.read_text(encoding="utf-8")
-        body = yaml.load(text, Loader=_Loader)
-        schema, own = body.pop("defaults")
+        schema, body = _body(path, SCHEMAS[group])
         with suppress(ConfigError, msgspec.ValidationError):
-            made = msgspec.convert(body, SCHEMAS[group][schema])
-            is_whole = own == "_self_" and "${" not in text and "@package" not in text
-            return made if is_whole and _says(asdict(made), body) else None
+            made = msgspec.convert(body, schema)
+            return made if _says(asdict(made), body) else None
     return None
+
+
+def _body(path: Path, schemas: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The schema that a file names, and what it says, over what the files say that it builds on."""
+    text = path.read_text(encoding="utf-8")
+    own = yaml.load(text, Loader=_Loader)
+    *bases, last = own.pop("defaults")
+    if last != "_self_" or "${" in text or "@package" in text:
+        raise ValueError(f"{path} is for Hydra to read")
+    schema, body = None, dict[str, Any]()
+    for base in bases:
+        if base in schemas:
+            schema = schemas[base]
+        else:
+            schema, found = _body(path.with_name(f"{base}.yaml"), schemas)
+            body = _over(found, body)
+    return schema, _over(own, body)
+
+
+def _over(own: dict[str, Any], below: dict[str, Any]) -> dict[str, Any]:
+    """Tables are joined, and all else is replaced."""
+    both = {
+        key: _over(own[key], below[key])
+        for key in own.keys() & below.keys()
+        if isinstance(own[key], dict) and isinstance(below[key], dict)
+    }
+    return {**below, **own, **both}
 
 
 def _says(made: Any, body: Any) -> bool:

@@ -33,19 +33,21 @@ def remember(results: Path, words: Sequence[str]) -> None:
         write_whole(path, json.dumps({"words": list(words)}).encode() + b"\n")
 
 
-def recalled(words: Sequence[str], root: Path, *, is_bare: bool) -> list[str]:
-    """The words of a command, with those of its study before them if it names a renamed one.
+def with_study(words: Sequence[str]) -> list[str]:
+    """The first word without `=` is the study, unless a word says `study=`."""
+    bare = next((word for word in words if "=" not in word), None)
+    if bare is None or any(word.startswith("study=") for word in words):
+        return list(words)
+    rest = list(words)
+    rest.remove(bare)
+    return [f"study={bare}", *rest]
 
-    Args:
-        words: as they were typed.
-        root: of the repository.
-        is_bare: whether the first word without `=` is the study, if none says `study=`.
-    """
-    said = next((word for word in words if word.startswith("study=")), None)
-    if said is None and is_bare:
-        said = next((word for word in words if "=" not in word), None)
-    name = (said or "").removeprefix("study=")
-    if said is None or not re.fullmatch(ID_PATTERN, name) or (root / "conf/study" / f"{name}.yaml").exists():
+
+def recalled(words: Sequence[str], root: Path) -> list[str]:
+    """The words of a command, with those of its study before them if it names a renamed one."""
+    said = next((word for word in words if word.startswith("study=")), "")
+    name = said.removeprefix("study=")
+    if not re.fullmatch(ID_PATTERN, name) or (root / "conf/study" / f"{name}.yaml").exists():
         return list(words)
     known = _read(root / "results" / name / FILE)
     return list(dict.fromkeys([*known, *(word for word in words if word != said)])) if known else list(words)

@@ -8,12 +8,28 @@ from rich.text import Text
 from kvexp.ceremony.amend import Reason, amend
 from kvexp.ceremony.home import SHOWN, named
 from kvexp.errors import ConfigError, first, printable
-from kvexp.verbs.opened import opened
+from kvexp.verbs.opened import registered, take_words
+
+WORDS = "STUDY ID --why TEXT [OVERRIDE ...]"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which registration, why, and what may be others after it."""
+    take_words(parser, "one registration by its id")
+    add = parser.add_argument
+    add("--why", default="", help="what was wrong, and what is done about it")
+    add("--data-seen", default="", help="what you have seen of the data")
+    add("--accept-protocol", action="store_true", help="rows made by the code before keep counting")
+    add(
+        "--change-grid",
+        action="store_true",
+        help="shards and rows become others too; without it, a command that would change them is refused",
+    )
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Amend one registration, and say which files and shards are others now."""
-    study = opened(parsed, hint="registrations are named by their ids")
+    study = registered(parsed, hint="registrations are named by their ids")
     home, names = study.home, study.names
     if len(names) != 1:
         known = [home.amend_command(one.content.id) for one in home.registrations()]

@@ -9,12 +9,22 @@ from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.lock import lock
 from kvexp.documents.locks import LockFiles
 from kvexp.errors import ConfigError
-from kvexp.verbs.opened import opened, short
+from kvexp.verbs.opened import registered, take_words
+
+WORDS = "STUDY [SUITE ...] [OVERRIDE ...]"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which suites, whole or not."""
+    take_words(parser, "suites by their names, by default all")
+    add = parser.add_argument
+    add("--incomplete", metavar="REASON", help="lock although rows are missing or do not count")
+    add("--again", action="store_true", help="lock anew, for an amended registration")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Lock the suites that are named, by default all of the study."""
-    study = opened(parsed, choices=["suite"])
+    study = registered(parsed, ["suite"])
     home, chosen = study.home, study.selection.chosen["suite"]
     if study.names and chosen != study.selection.study.suites:
         raise ConfigError(
@@ -33,11 +43,10 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     for name in suites:
         files = LockFiles(home.results, name)
         if files.is_locked and not parsed.again:
-            console.print(Text(f"{name}: locked already, {short(files.manifest)}"))
+            console.print(Text(f"{name}: locked already, {files.read_manifest().digest[:12]}"))
             continue
         made = lock(home, owners[name], name, parsed.incomplete)
-        console.print(
-            Text(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {short(files.manifest)}")
-        )
+        digest = files.read_manifest().digest[:12]
+        console.print(Text(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {digest}"))
     console.print(Text(f"next: {home.command('stamp')}, then {home.command('verify')}"))
     return 0

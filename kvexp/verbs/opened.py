@@ -1,76 +1,142 @@
-"""What a registration verb is about: the study, the home of its registrations, and the names after it."""
+"""One way for a verb to take words, and to open the study that they are about."""
 
 import argparse
-import os
-import shutil
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvexp.ceremony.home import Home, home_of, refuse_borrowed
-from kvexp.documents.forms import COPIED
-from kvexp.documents.manifest import read_manifest
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, IncompleteError
 from kvexp.study.compose import Selection, project_root, select
-from kvexp.study.words import recalled, refuse_choices, remember_words
+from kvexp.study.results import refuse_unstarted, results_of
+from kvexp.study.words import recalled, refuse_choices, with_study
+
+if TYPE_CHECKING:
+    from kvexp.ceremony.home import Home
+    from kvexp.slurm.submissions import Book
+
+STUDY = "STUDY [OVERRIDE ...]"  # the words of most verbs
+PARTS = ("suite", "model", "task")
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A study, opened by the words of a command."""
+    """A study, opened by the words of a command.
 
+    Attributes:
+        root: of the repository.
+        words: the overrides.
+        selection: what they select.
+        names: of registrations or suites, for verbs that take them.
+    """
+
+    root: Path
+    words: list[str]
     selection: Selection
-    home: Home
-    names: list[str]  # of registrations or suites
+    names: list[str]
+
+    @cached_property
+    def home(self) -> "Home":
+        """Where its registrations lie."""
+        from kvexp.ceremony.home import home_of
+
+        return home_of(self.selection, self.root, self.words)
+
+    def results(self, *, is_registered: bool = True) -> Path:
+        """Where its logs lie."""
+        return results_of(self.selection.study.name, self.root, is_registered=is_registered)
 
 
-def opened(
-    parsed: argparse.Namespace, copy: bool = False, choices: Sequence[str] = (), hint: str = ""
+def take_words(parser: argparse.ArgumentParser, names: str = "", *, is_study: bool = True) -> None:
+    """The words of a verb; `names`: what may be named after the study."""
+    study = f"first the study, STUDY or study=STUDY{f'; then {names}' if names else ''}; " if is_study else ""
+    choices = "suite=NAME, model=NAME, task=NAME, cluster=NAME, or " if is_study else ""
+    words = f"{study}overrides: {choices}group.key=value"
+    parser.add_argument("overrides", nargs="*", metavar="WORD", help=words)
+
+
+def take_json(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs that a machine may ask."""
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def take_scratch(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs about runs."""
+    parser.add_argument("--unregistered", action="store_true", help="of the runs in results/scratch")
+
+
+def take_again(parser: argparse.ArgumentParser) -> None:
+    """What verbs that make evidence may do again."""
+    parser.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
+    parser.add_argument("--decode", type=int, metavar="M", help="answer M examples again, with all arms")
+    parser.add_argument("--seed", type=int, metavar="S", help="chooses what is replayed; default: random")
+
+
+def take_registration(parser: argparse.ArgumentParser) -> None:
+    """The option of verbs that judge."""
+    parser.add_argument(
+        "--registration",
+        type=Path,
+        metavar="DIR",
+        help="folder of registrations (default: the study's), unless they are locked with the logs",
+    )
+
+
+def opened(parsed: argparse.Namespace) -> Opened:
+    """The study that the words of a command are about, or the usual one."""
+    root = project_root()
+    parsed.overrides = recalled(with_study(parsed.overrides), root)
+    return Opened(root, parsed.overrides, select(parsed.overrides, root), [])
+
+
+def registered(
+    parsed: argparse.Namespace, parts: Sequence[str] = (), hint: str = "", *, is_copied: bool = False
 ) -> Opened:
-    """Read the words of a command.
+    """A study whose registrations a verb is about, with the names after it.
 
     Args:
         parsed: of the command line.
-        copy: its registrations are copied beside its results first, to be sealed there.
-        choices: groups of which the verb takes a part, as `suite`; to choose of others is refused.
+        parts: groups of which the verb takes a part, as `suite`; to choose of others is refused.
         hint: what to say in place of such a choice.
+        is_copied: the registrations get seals of their own, whatever the study.
     """
+    from kvexp.ceremony.home import refuse_borrowed
+
     root = project_root()
-    words = recalled(parsed.overrides, root, is_bare=True)
-    names = [word for word in words if "=" not in word]
+    words = recalled(with_study(parsed.overrides), root)
     overrides = [word for word in words if "=" in word]
     if not any(word.startswith("study=") for word in overrides):
-        if not names:
-            raise ConfigError(f"say which study: kvexp {parsed.called} STUDY")
-        overrides.insert(0, f"study={names.pop(0)}")
-    selection = select(overrides, root)
-    refuse_choices(parsed.called, overrides, choices, hint)
-    home = home_of(selection, root, overrides)
-    if copy:
-        remember_words(selection, root, overrides)
-        _copy(home, root / "results" / selection.study.name / COPIED)
-        home = home_of(selection, root, overrides)
-    if any((home.folder / "seals").glob("*.sha256")):
-        refuse_borrowed(home)
-    return Opened(selection, home, names)
+        raise ConfigError(f"say which study: kvexp {parsed.called} STUDY")
+    study = Opened(root, overrides, select(overrides, root), [word for word in words if "=" not in word])
+    refuse_choices(parsed.called, overrides, parts, hint)
+    if not is_copied and any((study.home.folder / "seals").glob("*.sha256")):
+        refuse_borrowed(study.home)
+    return study
 
 
-def _copy(home: Home, target: Path) -> None:
-    """Registrations alone: a copy is sealed anew."""
-    if target.is_dir():
-        return
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    temporary.mkdir(parents=True)
-    for path in sorted(home.folder.glob("*.toml")):
-        shutil.copyfile(path, temporary / path.name)
-    temporary.rename(target)
+def judged(parsed: argparse.Namespace) -> Opened:
+    """A study that was run, under the words that it was run with, and no part of it."""
+    from kvexp.ceremony.grid_changes import refuse_other_grid
+
+    study = opened(parsed)
+    refuse_choices(parsed.called, study.words)
+    refuse_unstarted(study.home.results, study.words)
+    refuse_other_grid(study.home, study.selection)
+    return study
 
 
-def short(manifest: Path) -> str:
-    """The digest of a manifest, as it is shown."""
-    return read_manifest(manifest).digest[:12]
+def submitted(parsed: argparse.Namespace, what: str) -> tuple[Opened, "Book"]:
+    """A study that Slurm was asked to run, with the book of that. Raises KvexpError for any other."""
+    from kvexp.slurm.submissions import Book
 
-
-def relative(home: Home, path: Path) -> str:
-    """A file as it is named from the repository's root."""
-    return path.relative_to(home.root).as_posix()
+    study = opened(parsed)
+    book = Book(study.root, study.results(is_registered=not parsed.unregistered))
+    scratch = Book(study.root, study.results(is_registered=False))
+    if not (parsed.unregistered or book.read()) and scratch.read():
+        words = shlex.join(["kvexp", parsed.called, *study.words, "--unregistered"])
+        raise ConfigError(f"study {book.study} was only submitted with --unregistered: {words}")
+    if not book.is_used:
+        raise IncompleteError(f"study {book.study} was never submitted to Slurm: there is nothing to {what}")
+    return study, book

@@ -1,112 +1,36 @@
 """`kvexp plan`: what a study consists of, before anything runs, and what of it is not on this machine."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+import argparse
+import json
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from kvexp.errors import InputError, NotFetched, printable
-from kvexp.models.missing import Lacks, Missing, lines, missing, summary
-from kvexp.run.projection import PAPER_GPU_HOURS, minutes_of, project
-from kvexp.study.compose import Selection
-from kvexp.study.grid import KINDS, Counts, chosen, counts_of, shards
-from kvexp.study.plugins import family_of
-from kvexp.study.schema import AttentionConf, SuiteConf
-from kvexp.study.shards import AttentionShard, GenerationShard, Shard
-from kvexp.study.words import fetch_command, notes, own_rates, refuse_lent
+from kvexp.errors import InputError, printable
+from kvexp.models.missing import Missing, lines, summary
+from kvexp.run.plan import study_plan
+from kvexp.study.grid import KINDS, Counts
+from kvexp.verbs.opened import STUDY, opened, take_json, take_words
+
+WORDS = STUDY
 
 
-def study_plan(selection: Selection, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Counts by suite, task and arm, and minutes and hours expected from the cluster's rates (null: none).
-
-    Tasks whose data are not here count as if they had all the examples that a suite asks for. `overrides`
-    are the words that made the selection: the command that gets what is missing repeats them, and `notes`
-    say what they do not do. A suite's `by_hand` names what of its `missing` no command gets.
-    Raises ConfigError where submit would refuse the words.
-    """
-    refuse_lent(selection)
-    made = chosen(shards(selection, "assume", {}), selection)
-    cluster = own_rates(selection, overrides)
-    lacks = Lacks(selection)
-    absent = missing(selection, made, lacks)
-    suites = [
-        _suite(name, replace(selection, cluster=cluster), [s for s in made if s.suite == name], lacks)
-        for name in dict.fromkeys(shard.suite for shard in made)
-    ]
-    return {
-        "study": selection.study.name,
-        "registered": selection.chosen["study"][0],
-        "cluster": selection.cluster.name,
-        "shards": len(made),
-        **asdict(counts_of(made)),
-        "expected_minutes": minutes_of(made, cluster),
-        "projection": {**project(made, cluster).plain(), "paper_gpu_hours": PAPER_GPU_HOURS},
-        "suites": suites,
-        "missing": [asdict(one) for one in absent],
-        "fetch": None if all(one.by_hand for one in absent) else fetch_command(selection, overrides),
-        "notes": [*lacks.way_out(), *notes(selection, overrides)],
-        "shard_ids": [shard.shard_id for shard in made],
-    }
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which part of which study."""
+    take_words(parser)
+    take_json(parser)
 
 
-def exit_code(plan: dict[str, Any]) -> int:
-    """0, or that of bad input if something is missing that no command gets."""
+def run(parsed: argparse.Namespace, console: Console) -> int:
+    """Tell it; the exit code is that of bad input if something is missing that no command gets."""
+    study = opened(parsed)
+    plan = study_plan(study.selection, study.words)
+    if parsed.json:
+        print(json.dumps(plan, indent=2))
+    else:
+        print_plan(plan, console)
     return InputError.exit_code if any(one["by_hand"] for one in plan["missing"]) else 0
-
-
-def _remarks(selection: Selection, suite: SuiteConf | AttentionConf, lacks: Lacks) -> Iterator[str]:
-    """What task families say about the suite's tasks, where their data are on this machine."""
-    for name in suite.tasks:
-        conf = selection.tasks[name]
-        if name in selection.chosen["task"] and lacks.task(name, suite) is None:
-            remark = family_of(conf).remark(suite.n_examples)
-            if remark is not None:
-                yield remark
-
-
-def _suite(name: str, selection: Selection, made: list[Shard], lacks: Lacks) -> dict[str, Any]:
-    suite = next(s for s in selection.suites if s.name == name)
-    absent = lacks(suite, made)
-    return {
-        "suite": name,
-        "models": list(dict.fromkeys(shard.model.name for shard in made)),
-        "tasks": list(dict.fromkeys(shard.task.name for shard in made)),
-        "examples": sum(len(shard.example_ids) for shard in made),
-        "shards": len(made),
-        **asdict(counts_of(made)),
-        "generations_per_example": _per_example(made[0]),
-        "generations_by_arm": _by_arm(made),
-        "cells_by_budget": _by_budget(made),
-        "expected_minutes": minutes_of(made, selection.cluster),
-        "missing": {name: str(error) for name, error in absent.items()},
-        "by_hand": [name for name, error in absent.items() if not isinstance(error, NotFetched)],
-        "remarks": list(_remarks(selection, suite, lacks)),
-    }
-
-
-def _by_arm(made: list[Shard]) -> dict[str, int]:
-    arms: Counter[str] = Counter()
-    for shard in made:
-        if isinstance(shard, GenerationShard):
-            for arm in shard.places():
-                arms[arm.name] += len(shard.example_ids)
-    return dict(arms)
-
-
-def _by_budget(made: list[Shard]) -> dict[str, int]:
-    budgets: Counter[str] = Counter()
-    for shard in made:
-        if isinstance(shard, AttentionShard):
-            for budget in shard.attention.budgets:
-                budgets[f"{budget:g}"] += shard.n_cells // len(shard.attention.budgets)
-    return dict(budgets)
-
-
-def _per_example(shard: Shard) -> int:
-    return Counts.of(shard).generations // len(shard.example_ids)
 
 
 def print_plan(plan: dict[str, Any], console: Console) -> None:

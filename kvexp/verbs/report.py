@@ -1,4 +1,4 @@
-"""The verb `report`: verify, the page of answers, then the analysis with its report, one after the other."""
+"""`kvexp report`: verify, the page of answers, then the analysis with its report, one after the other."""
 
 import argparse
 import subprocess
@@ -9,12 +9,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.ceremony.grid_changes import refuse_other_grid
-from kvexp.ceremony.home import Home, home_of
+from kvexp.ceremony.home import Home
 from kvexp.errors import KvexpError, printable
-from kvexp.study.compose import project_root, select
-from kvexp.study.results import refuse_unstarted
-from kvexp.study.words import refuse_choices
+from kvexp.verbs.opened import STUDY, judged, take_again, take_registration, take_words
+
+WORDS = STUDY
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which study, what is made again, and by which registrations."""
+    take_words(parser)
+    take_again(parser)
+    take_registration(parser)
 
 
 def analysis_command(module: str, home: Home, registration: Path | None) -> list[str]:
@@ -33,25 +39,20 @@ def analysis_command(module: str, home: Home, registration: Path | None) -> list
     return command
 
 
-def report(parsed: argparse.Namespace, console: Console) -> int:
+def run(parsed: argparse.Namespace, console: Console) -> int:
     """Make evidence.json, generations.html, verdicts and report.html anew; the worst exit code of them."""
-    root = project_root()
-    selection = select(parsed.overrides, root)
-    refuse_choices("report", parsed.overrides)
-    home = home_of(selection, root, parsed.overrides)
-    refuse_unstarted(home.results, parsed.overrides)
-    refuse_other_grid(home, selection)
-    codes = [_verify(parsed, console)]
+    home = judged(parsed).home
+    verified = _verify(parsed, console)
     # The page of answers first: the report links to it. What stops both is said once, by the analysis.
-    answers = _run(analysis_command("analysis.render", home, parsed.registration), root, is_quiet=True)
-    judged = _run(analysis_command("analysis", home, parsed.registration), root)
+    answers = _run(analysis_command("analysis.render", home, parsed.registration), home.root, is_quiet=True)
+    judges = _run(analysis_command("analysis", home, parsed.registration), home.root)
     console.file.flush()
-    if answers.returncode and not judged.returncode:
+    if answers.returncode and not judges.returncode:
         print(answers.stderr, end="", file=sys.stderr)
     pages = [name for name in ("report.html", "generations.html") if (home.results / name).is_file()]
     if pages:
         console.print(Text(f"pages: {', '.join(f'results/{home.study}/{name}' for name in pages)}"))
-    return max([*codes, answers.returncode, judged.returncode])
+    return max(verified, answers.returncode, judges.returncode)
 
 
 def _verify(parsed: argparse.Namespace, console: Console) -> int:

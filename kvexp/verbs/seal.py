@@ -1,7 +1,10 @@
 """`kvexp seal`: seal the registrations of a study; those that are sealed already stay as they are."""
 
 import argparse
+import os
+import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
@@ -12,15 +15,25 @@ from kvexp.ceremony.seal import Draft, commit_for, draft, is_to_be_made_again, i
 from kvexp.documents.forms import COPIED
 from kvexp.documents.manifest import core_files, differences
 from kvexp.errors import ConfigError, printable
-from kvexp.verbs.opened import opened, relative, short
+from kvexp.study.words import remember_words
+from kvexp.verbs.opened import Opened, registered, take_words
 
+WORDS = "STUDY [ID ...] [OVERRIDE ...]"
 SHOWN = 20
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which registrations, and where the seal lies."""
+    take_words(parser, "registrations by their ids, by default all")
+    parser.add_argument(
+        "--copy", action="store_true", help="seal a copy of the registrations, in the results folder"
+    )
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Seal what is named, by default all; parents before their addenda."""
-    study = opened(parsed, copy=parsed.copy, hint="registrations are named by their ids")
-    home = study.home
+    study = registered(parsed, hint="registrations are named by their ids", is_copied=parsed.copy)
+    home = _copied(study) if parsed.copy else study.home
     wanted = {one.content.id: one for one in named(home, study.names)}
     # A seal that is made again may be in the commit, which then differs from it.
     commits = {name: commit_for(home, study.selection, one) for name, one in wanted.items()}
@@ -31,13 +44,13 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
             if not same(home, made, whatever_parent=is_unused(home, name)):
                 raise _other(home, made)
             if not is_to_be_made_again(home, one, made, wanted):
-                console.print(Text(f"{name}: sealed already, {short(made.seals.manifest)}"))
+                console.print(Text(f"{name}: sealed already, {made.seals.read_manifest().digest[:12]}"))
                 continue
         manifest = made.write(home)
         console.print(
             Text(
                 f"{name}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
-                f"({relative(home, made.seals.manifest)}){', again, with its commit' if is_again else ''}"
+                f"({home.named(made.seals.manifest)}){', again, with its commit' if is_again else ''}"
             )
         )
         for line in _remarks(home, made, one.content.suites):
@@ -45,6 +58,19 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     is_whole = all(one.name is None or one.holds_all is not None for one in commits.values())
     console.print(Text(f"next: {_next(home, is_whole)}"))
     return 0
+
+
+def _copied(study: Opened) -> Home:
+    """The home of a copy beside the results: registrations alone, which are sealed anew."""
+    home, target = study.home, study.results() / COPIED
+    remember_words(study.selection, study.root, study.words)
+    if not target.is_dir():
+        temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+        temporary.mkdir(parents=True)
+        for path in sorted(home.folder.glob("*.toml")):
+            shutil.copyfile(path, temporary / path.name)
+        temporary.rename(target)
+    return replace(home, folder=target)
 
 
 def _other(home: Home, made: Draft) -> ConfigError:

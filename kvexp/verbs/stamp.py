@@ -14,12 +14,25 @@ from kvexp.documents.locks import LockFiles
 from kvexp.documents.seals import UNANCHORED
 from kvexp.errors import ConfigError, printable
 from kvexp.run.log import read_attempt
-from kvexp.verbs.opened import opened, relative
+from kvexp.verbs.opened import registered, take_words
+
+WORDS = "STUDY [ID or SUITE ...] [OVERRIDE ...]"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which seals and locks, and who vouches for the time."""
+    take_words(parser, "registrations by their ids, or locked suites by their names, by default all")
+    add = parser.add_argument
+    add("--tsa", metavar="NAME", help="a file of preregistration/trust; default: the first")
+    add("--query", action="store_true", help="only write the query, for a machine with network")
+    add("--reply", type=Path, metavar="FILE", help="the authority's reply to that query")
+    add("--witness", metavar="NAME", help="a further stamp by this authority, beside the first")
+    add("--own", action="store_true", help="by an authority of your own (openssl): worth little")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Stamp the seals and locks that are named, by default all that there are."""
-    study = opened(parsed, hint="seals and locks are named by their ids and suites")
+    study = registered(parsed, hint="seals and locks are named by their ids and suites")
     todo = _todo(study.home, study.names)
     if not todo:
         raise ConfigError(
@@ -61,7 +74,7 @@ def _stamp(parsed: argparse.Namespace, home: Home, name: str, manifest: Path, co
         path = write_query(manifest, witness)
         console.print(
             Text(
-                f"{name}: post {relative(home, path)} to an authority (content type "
+                f"{name}: post {home.named(path)} to an authority (content type "
                 f"application/timestamp-query), then {home.command('stamp', name)} --reply FILE"
             )
         )

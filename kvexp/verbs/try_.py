@@ -3,30 +3,62 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvexp.documents.seals import UNANCHORED
-from kvexp.draws import uniforms
 from kvexp.errors import ConfigError, InputError, printable
 from kvexp.models.folder import model_source
 from kvexp.models.load import load_model
 from kvexp.replay.arm import Arm
-from kvexp.replay.harness import Answer, answer_all
-from kvexp.replay.memory import is_out_of_memory
-from kvexp.replay.prompt import encode_prompt
+from kvexp.replay.prompt import Prompt, encode_prompt
 from kvexp.study.arms import places
-from kvexp.study.compose import load_arms, project_root, select
+from kvexp.study.compose import Selection, load_arms, project_root, select
 from kvexp.study.plugins import build_design, build_score
 from kvexp.study.schema import CONDITIONS, ArmConf, ArmGrid
+from kvexp.verbs.opened import take_words
+
+if TYPE_CHECKING:
+    from kvexp.replay.harness import Answer
+
+WORDS = "--file FILE --question TEXT [OVERRIDE ...]"
+WIDE = 110  # columns of a terminal in which answers fit beside the signals
 
 
-def trial(parsed: argparse.Namespace, console: Console) -> int:
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The question, and which arms answer it."""
+    take_words(parser, is_study=False)
+    add = parser.add_argument
+    add("--file", type=Path, required=True, help="text file with the context; - reads stdin")
+    add("--question", required=True, help="what to ask about it")
+    add("--answer-prefix", default="", help="how the answer begins")
+    add("--arms", default="streaming_llm,h2o,snapkv,topk,poisson", help="names of conf/arm files")
+    add("--budgets", default="0.25,0.5", help="shares of the cache that are kept")
+    add("--seeds", default="0", help="labels of the Poisson draws")
+    add("--max-new-tokens", type=int, default=24, help="longest answer")
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
     """Print a table: one line for each arm, condition, budget and draw, the full cache first."""
+    selection, context, arms = _check(parsed)
+    prompt, answers = _answers(parsed, selection, context, arms)
+    _print(answers, console)
+    console.print(
+        f"{prompt.n_context:,} context tokens in a prompt of {prompt.n:,}; prefill "
+        f"{answers[0].prefill_seconds:.1f} s. "
+        "Only a random design with known probabilities has a certificate: a larger one means more "
+        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between "
+        "kept and evicted scores, in their standard deviations."
+    )
+    return 0
+
+
+def _check(parsed: argparse.Namespace) -> tuple[Selection, str, list[Arm]]:
+    """Model, text and arms, before anything is loaded; arms are those of conf/arm, listed or not."""
     root = project_root()
-    # Arms are taken from conf/arm, listed by the study or not.
     of_arms = [text for text in parsed.overrides if text.lstrip("+").startswith("arm.")]
     _refuse_idle(parsed.overrides)
     selection = select([text for text in parsed.overrides if text not in of_arms], root)
@@ -37,6 +69,16 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
     arms = [place for conf in confs for place in _places(parsed, conf)]
     if len(selection.chosen["model"]) != 1:
         raise ConfigError(f"choose one model with model=NAME: {', '.join(selection.chosen['model'])}")
+    return selection, context, arms
+
+
+def _answers(
+    parsed: argparse.Namespace, selection: Selection, context: str, arms: list[Arm]
+) -> tuple[Prompt, "list[Answer]"]:
+    from kvexp.draws import uniforms
+    from kvexp.replay.harness import answer_all
+    from kvexp.replay.memory import is_out_of_memory
+
     model = next(m for m in selection.models if m.name in selection.chosen["model"])
     loaded = load_model(model_source(model), model.dtype, selection.cluster.device, model.revision)
     prompt = encode_prompt(
@@ -48,16 +90,13 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
         answer_prefix=parsed.answer_prefix,
         chat=model.chat,
     )
+
+    def drawn(arm: Arm, shape: tuple[int, int, int]) -> Any:
+        return uniforms(UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape)
+
     try:
-        answers = answer_all(
-            loaded,
-            prompt,
-            arms,
-            selection.study.protocol,
-            parsed.max_new_tokens,
-            lambda arm, shape: uniforms(
-                UNANCHORED, int(arm.seed or 0), "try", "try", str(arm.condition), shape
-            ),
+        return prompt, answer_all(
+            loaded, prompt, arms, selection.study.protocol, parsed.max_new_tokens, drawn
         )
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -66,15 +105,6 @@ def trial(parsed: argparse.Namespace, console: Console) -> int:
             f"{len(arms)} arms over {prompt.n:,} tokens do not fit into memory here: give fewer arms, "
             "budgets or seeds, or a shorter text"
         ) from None
-    _print(answers, console)
-    console.print(
-        f"{prompt.n_context:,} context tokens in a prompt of {prompt.n:,}; prefill "
-        f"{answers[0].prefill_seconds:.1f} s. "
-        "Only a random design with known probabilities has a certificate: a larger one means more "
-        "damage by eviction. evicted: share of the arm's scores that was evicted; margin: gap between "
-        "kept and evicted scores, in their standard deviations."
-    )
-    return 0
 
 
 def _refuse_idle(words: list[str]) -> None:
@@ -123,10 +153,7 @@ def _defined(conf: ArmConf, condition: str) -> bool:
     return name is None or condition in build_score(name).conditions
 
 
-WIDE = 110  # columns of a terminal in which answers fit beside the signals
-
-
-def _print(answers: list[Answer], console: Console) -> None:
+def _print(answers: "list[Answer]", console: Console) -> None:
     """Signals and answers in one table, or in two where the terminal is narrow: no number is cut."""
     table = Table(box=None, collapse_padding=True)
     for column in ("arm", "cond."):
@@ -152,13 +179,13 @@ def _print(answers: list[Answer], console: Console) -> None:
         console.print(texts)
 
 
-def _place(answer: Answer) -> list[str]:
+def _place(answer: "Answer") -> list[str]:
     arm = answer.planned.arm
     budget = "" if arm.budget is None else f"{arm.budget:g}"
     return [arm.name, arm.condition or "", budget, "" if arm.seed is None else str(arm.seed)]
 
 
-def _signals(answer: Answer) -> list[str]:
+def _signals(answer: "Answer") -> list[str]:
     planned, steps, logprobs = answer.planned, answer.certificate_steps, answer.decoded.logprobs
     return [
         f"{planned.plan.realised:.0f}",

@@ -27,7 +27,7 @@ from kvexp.files import write_whole as write
 from kvexp.records import encode
 from kvexp.slurm.account import of_accounting
 from kvexp.study.compose import Selection
-from kvexp.verbs.opened import opened
+from kvexp.verbs.opened import STUDY, registered, take_again, take_json, take_words
 
 # The sentences of the evidence: what holds, what fails, and what cannot be told.
 
@@ -51,15 +51,23 @@ def refuse_failing(checks: list[Check]) -> None:
         raise IntegrityError(f"{len(failing)} checks of the evidence fail", failing)
 
 
-# Imports that bring torch stand where they are needed.
-
 HOLDS = {True: "holds", False: "FAILS", None: "open"}
+
+
+WORDS = STUDY
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which study, and what is made again."""
+    take_words(parser)
+    take_json(parser)
+    take_again(parser)
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Exit code 4 if a check fails."""
     is_run = parsed.replay is not None or parsed.decode is not None
-    study = opened(parsed, choices=["suite"] if is_run else [])
+    study = registered(parsed, ["suite"] if is_run else [])
     home = study.home
     if study.names:
         raise ConfigError(f"verify is about the whole study, and {study.names[0]!r} is no part: leave it out")

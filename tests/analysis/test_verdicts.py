@@ -1,13 +1,16 @@
 """Planted logs reach every verdict that a claim can have."""
 
+import itertools
+import re
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from analysis.core.data import Data
 from analysis.core.decide import answer, decide
 from analysis.core.study import load
-from kvexp.documents.condition import State, parse
-from kvexp.documents.reachable import Purse, fault
+from kvexp.documents.condition import State, parse, verdict
 from kvexp.documents.schema import Variant
 from kvexp.documents.source import RegistrationError
 from tests import planted
@@ -71,12 +74,24 @@ EXAMPLES = {("R1", State.NOT_MET): 6}
 
 
 def reachable(claim):
-    """The verdicts that numbers can give; a support that holds whenever the kill does not leaves two."""
-    if claim.support is None:
-        return {State.KILLED, State.SURVIVED}
-    either = parse(f"({claim.kill}) or ({claim.support})")
-    always = fault(either, None, claim.quantities, Purse()).startswith("every number fulfils")
-    return {State.KILLED, State.SURVIVED} | (set() if always else {State.NOT_MET})
+    """The verdicts that numbers beside the constants of the conditions can give."""
+    texts = [claim.kill] + ([claim.support] if claim.support else [])
+    kill, *support = map(parse, texts)
+    near = sorted(
+        {float(n) + d for text in texts for n in re.findall(r"\d+\.?\d*", text) for d in (-0.1, 0, 0.1)}
+    )
+    rows = [
+        SimpleNamespace(lo=lo, value=value, hi=hi, n=100)
+        for lo, value, hi in itertools.combinations_with_replacement(near, 3)
+    ]
+    worlds = (
+        dict(zip(claim.quantities, row, strict=True))
+        for row in itertools.product(rows, repeat=len(claim.quantities))
+    )
+    return {
+        verdict(kill.holds(world), support[0].holds(world) if support else None, bool(support))
+        for world in worlds
+    }
 
 
 def test_every_reachable_verdict_is_planted(registrations, of_cells):

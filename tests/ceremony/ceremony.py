@@ -17,7 +17,7 @@ from tests import project
 
 ROOT = Path(__file__).parent.parent.parent
 REGISTRATION = """
-format = "kvexp-registration/1"
+format = "kvexp-registration/2"
 id = "R"
 title = "A tiny study"
 authors = ["a test"]
@@ -61,7 +61,11 @@ conditions = ["aware"]
 label = "success"
 
 [claim.S3.quantities]
-tax = { meaning = "success of topk minus success of poisson", range = [-1, 1] }
+tax = { meaning = "success of topk minus success of poisson" }
+
+[claim.S3.witness]
+kill = { tax = -0.95 }
+spare = { tax = 0.5 }
 """
 SUITE = """
 defaults: [base_suite, _self_]

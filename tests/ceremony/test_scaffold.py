@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kvexp.ceremony.lint import registrations
+from kvexp.ceremony.scaffold import FIELDS, REMARK, new_study
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import ConfigError
 from kvexp.study.compose import select
 from kvexp.study.grid import shards
-from kvexp.verbs.new_study import FIELDS, REMARK, new_study
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = ROOT / "analysis" / "claims"

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rfc3161_client import decode_timestamp_response
 
-from kvexp.ceremony import authorities, stamp
-from kvexp.ceremony import tokens as der
+from kvexp.ceremony import authorities, stamp, tokens
 from kvexp.ceremony.authorities import CannotStamp, StampError, Trust
 from kvexp.ceremony.tokens import Token, check, query
+from kvexp.documents.anchor import inside
 from kvexp.documents.forms import PUBLIC, grade_of
 from kvexp.errors import KvexpError
 from tests.ceremony import own_tsa
@@ -187,7 +187,7 @@ def test_a_reply_about_other_data_with_the_right_nonce(own, asked):
 
 
 def der_value(body: bytes, *path: int) -> bytes:
-    part = der.inside(body, *path[:-1])[path[-1]]
+    part = inside(body, *path[:-1])[path[-1]]
     return body[part.start : part.end]
 
 
@@ -413,7 +413,7 @@ def test_an_interrupt_is_no_bad_token(own, asked, replied, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(der, "decode_timestamp_response", interrupted)
+    monkeypatch.setattr(tokens, "decode_timestamp_response", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check(MESSAGE, asked, replied, own.trust())
 

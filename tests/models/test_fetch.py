@@ -21,9 +21,9 @@ from kvexp.errors import InputError
 from kvexp.models import fetch as fetching
 from kvexp.models.fetch import model_files
 from kvexp.models.folder import content_digest, model_digest, model_source
+from kvexp.run.plan import study_plan
 from kvexp.study.schema import ModelConf, is_pinned
 from kvexp.tasks.longbench import HUB_FILE
-from kvexp.verbs.plan import study_plan
 from tests import project, tiny
 from tests.hub_server import Repo, files_of, serving
 

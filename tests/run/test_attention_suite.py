@@ -1,5 +1,6 @@
 """An attention suite in a study: shards resumed, refused and beside others; and the real model."""
 
+import contextlib
 import io
 import json
 import shutil
@@ -11,6 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from kvexp import cli
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.models.load import load
 from kvexp.records import CELLS, FOOTER, GENERATIONS, Cell, Expected, ExpectedCells, Failed, Reader, World
@@ -27,7 +29,7 @@ from kvexp.study.provenance import PACKAGE, protocol_manifest
 from kvexp.study.results import GRID
 from kvexp.study.schema import AttentionConf, SuiteConf
 from kvexp.study.shards import AttentionShard, GenerationShard
-from kvexp.verbs.submit import submit
+from kvexp.verbs import submit
 from tests import project, tiny
 from tests.replay.test_cells import assert_cells_equal, expected_cells, place_of
 from tests.run.test_measure import (
@@ -301,7 +303,9 @@ def test_a_budget_of_worlds_that_is_too_small_fails_only_the_prompts_that_have_w
 
 def submitted(root, *overrides):
     said = io.StringIO()
-    code = submit(project.selected(root, "cluster=debug", *overrides), root, Console(file=said, width=200))
+    with contextlib.chdir(root):
+        parsed = cli._parse(["submit", "study=mini", "cluster=debug", *overrides])
+        code = submit.run(parsed, Console(file=said, width=200))
     return code, said.getvalue()
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from kvexp.documents.manifest import read_manifest
-from kvexp.records import seconds_of as clock
 from kvexp.errors import ConfigError
 from kvexp.records import GENERATIONS, Generation, Reader
+from kvexp.records import seconds_of as clock
 from kvexp.run.log import model_seconds, read_attempts, read_footer
 from kvexp.run.projection import AFTER, AROUND, expected_minutes, project, rate_of, seconds_of
 from kvexp.study.compose import select

@@ -24,15 +24,16 @@ from kvexp.slurm import arrays, jobs, reconcile, submissions
 from kvexp.slurm import programs as slurm_programs
 from kvexp.slurm.account import Ran, export, of_accounting, path_of
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
+from kvexp.slurm.jobs import Standing, gpu_hours
 from kvexp.slurm.programs import SlurmError, run
 from kvexp.slurm.reconcile import answered
-from kvexp.slurm.jobs import Standing, gpu_hours
+from kvexp.slurm.status import ShardStatus, _with_slurm
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
 from kvexp.study.grid import protocols
 from kvexp.study.schema import ClusterConf, SlurmConf, gpus_of
-from kvexp.verbs.slurm import _ids, cancel
-from kvexp.verbs.status import ShardStatus, _with_slurm, print_status
+from kvexp.verbs.cancel import _ids, cancel
+from kvexp.verbs.status import print_status
 from tests import project
 from tests.run.test_log import ATTEMPT
 

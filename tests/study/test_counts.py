@@ -7,9 +7,9 @@ from itertools import chain
 import pytest
 
 from kvexp.cli import main
+from kvexp.slurm.status import study_status
 from kvexp.study.compose import select
 from kvexp.study.grid import Counts, counts_of, shards
-from kvexp.verbs.status import study_status
 from tests.project import ROOT
 
 

@@ -9,6 +9,7 @@ import pytest
 from kvexp.cli import main
 from kvexp.errors import ConfigError, IntegrityError, NotFetched
 from kvexp.run.prepare import _survives
+from kvexp.slurm.status import study_status
 from kvexp.study.compose import select
 from kvexp.study.grid import chosen, shards
 from kvexp.study.plugins import family_of
@@ -16,7 +17,6 @@ from kvexp.study.prompts import Rendering, prompt_of
 from kvexp.study.schema import TaskConf
 from kvexp.study.shards import GenerationShard
 from kvexp.tasks.base import Question
-from kvexp.verbs.status import study_status
 from tests import project, tiny
 from tests.project import ROOT
 

@@ -19,12 +19,12 @@ from kvexp.replay.arm import Arm
 from kvexp.replay.harness import answer_all
 from kvexp.replay.model import wrap
 from kvexp.replay.protocol import Protocol
+from kvexp.run.plan import study_plan
 from kvexp.study.compose import select
 from kvexp.study.plugins import build_design, build_score, build_task
 from kvexp.study.prompts import Rendering, counter, prompt_of
 from kvexp.tasks._ruler import NOISE, different, largest, noise
 from kvexp.tasks._words import ADJECTIVES, NOUNS, VERBS, WORDS
-from kvexp.verbs.plan import study_plan
 from tests import project, tiny
 
 SEED = 9000

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from kvexp.cli import main
 from kvexp.models.embedded import POSITIONS, embedded_model
+from kvexp.run.plan import study_plan
 from kvexp.study.compose import select
-from kvexp.verbs.plan import print_plan, study_plan
+from kvexp.verbs.plan import print_plan
 from tests import project, tiny
 from tests.project import ROOT
 

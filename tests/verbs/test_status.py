@@ -12,7 +12,8 @@ from rich.console import Console
 from kvexp.cli import main
 from kvexp.records import FOOTER, GENERATIONS
 from kvexp.run.log import locked_log, to_lines
-from kvexp.verbs.status import print_status, shard_status
+from kvexp.slurm.status import shard_status
+from kvexp.verbs.status import print_status
 from tests import project
 from tests.project import results
 from tests.run.test_log import FAILED, msgspec

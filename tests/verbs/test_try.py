@@ -52,7 +52,7 @@ def test_too_little_memory_is_a_sentence(run, monkeypatch):
     def short(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
-    monkeypatch.setattr("kvexp.verbs.try_.answer_all", short)
+    monkeypatch.setattr("kvexp.replay.harness.answer_all", short)
     code, out, err = run("--arms", "h2o")
     assert (code, out) == (2, "")
     assert "arms over " in project.one_sentence(err)

@@ -1,26 +1,21 @@
-"""What `kvexp cancel` and `kvexp account` do."""
+"""`kvexp cancel`: take out of the queue what a study has there, and nothing else."""
 
 import argparse
-import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
-from pathlib import Path
 
 from rich.console import Console
 
-from kvexp.errors import ConfigError, IncompleteError
 from kvexp.run.prepare import written_ids
-from kvexp.slurm.account import export
-from kvexp.slurm.programs import SlurmError, run
+from kvexp.slurm.programs import SlurmError
+from kvexp.slurm.programs import run as run_program
 from kvexp.slurm.reconcile import Flight, read_flights
 from kvexp.slurm.submissions import Book
-from kvexp.study.compose import Selection, project_root, select
 from kvexp.study.grid import chosen, shards
-from kvexp.study.results import GRID, results_of
+from kvexp.study.results import GRID
+from kvexp.verbs.opened import STUDY, submitted, take_scratch, take_words
 
-# `kvexp cancel`: takes out of the queue what this study has there, and nothing else.
-
-
+WORDS = STUDY
 IDS_AT_ONCE = 200
 
 
@@ -46,7 +41,7 @@ def _cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> 
     ids = _ids(found, chosen)
     for start in range(0, len(ids), IDS_AT_ONCE):
         try:
-            run(["scancel", *ids[start : start + IDS_AT_ONCE]])
+            run_program(["scancel", *ids[start : start + IDS_AT_ONCE]])
         except SlurmError as error:
             rest = len(ids) - start
             raise SlurmError(
@@ -68,40 +63,17 @@ def _ids(found: Sequence[Flight], chosen: Sequence[Flight]) -> list[str]:
     return [*sorted(whole, key=int), *parts]
 
 
-def cancel_study(parsed: argparse.Namespace, console: Console) -> int:
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which part of which study, registered or not."""
+    take_words(parser)
+    take_scratch(parser)
+
+
+def run(parsed: argparse.Namespace, console: Console) -> int:
     """Cancel what the chosen part of a study has in the queue."""
-    selection, book, results = _opened(parsed)
-    if not book.is_used:
-        raise IncompleteError(f"study {book.study} was never submitted to Slurm: there is nothing to cancel")
-    made = shards(selection, "assume", written_ids(results / GRID))
-    meant = {shard.shard_id for shard in chosen(made, selection)}
+    study, book = submitted(parsed, "cancel")
+    written = written_ids(study.results(is_registered=not parsed.unregistered) / GRID)
+    made = shards(study.selection, "assume", written)
+    meant = {shard.shard_id for shard in chosen(made, study.selection)}
     cancel(book, None if len(meant) == len(made) else meant, console)
     return 0
-
-
-def account_study(parsed: argparse.Namespace, console: Console) -> int:
-    """Export the runs of all jobs of a study, whatever part of it is chosen."""
-    _, book, results = _opened(parsed)
-    if not book.is_used:
-        raise IncompleteError(f"study {book.study} was never submitted to Slurm: there is nothing to export")
-    try:
-        export(book, results, console)
-    except SlurmError as error:
-        raise SlurmError(
-            f"{error}, so nothing was exported (an earlier export is kept; without accounting `kvexp verify` "
-            "says that jobs were held against nothing)"
-        ) from None
-    return 0
-
-
-def _opened(parsed: argparse.Namespace) -> tuple[Selection, Book, Path]:
-    root = project_root()
-    selection = select(parsed.overrides, root)
-    results = results_of(selection.study.name, root, is_registered=not parsed.unregistered)
-    book = Book(root, results)
-    if not (parsed.unregistered or book.read()):
-        scratch = results_of(selection.study.name, root, is_registered=False)
-        if Book(root, scratch).read():
-            words = shlex.join(["kvexp", parsed.called, *parsed.overrides, "--unregistered"])
-            raise ConfigError(f"study {book.study} was only submitted with --unregistered: {words}")
-    return selection, book, results
