@@ -15,7 +15,7 @@ import msgspec
 from kvexp.errors import IntegrityError, printable
 from kvexp.records import FOOTER, seconds_of
 from kvexp.slurm.programs import SETUP_FAILED, Entry, Run, SlurmError, is_here, read_accounting, task_list
-from kvexp.slurm.reconcile import Flight, read_flights
+from kvexp.slurm.reconcile import QueuedTask, read_queued
 from kvexp.slurm.submissions import Book, Sent
 
 T = TypeVar("T")
@@ -118,13 +118,13 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Jobs:
     """The tasks of a study's shards.
 
     Attributes:
         root: of the repository.
         sent: submissions that sbatch took.
-        flights: by shard, its task in the queue.
+        queued: by shard, its task in the queue.
         runs: what accounting knows of all tasks.
         knows_queue: whether squeue answered; if not, nobody can tell which tasks are gone.
         notes: what did not answer.
@@ -132,14 +132,14 @@ class Standing:
 
     root: Path
     sent: Sequence[Sent] = ()
-    flights: dict[str, Flight] = field(default_factory=dict)
+    queued: dict[str, QueuedTask] = field(default_factory=dict)
     runs: Sequence[Run] = ()
     knows_queue: bool = False
     notes: tuple[str, ...] = ()
 
     def ended(self, shard_id: str) -> Ended | None:
         """How the last task of an incomplete shard ended; None if it never had one, or it may be queued."""
-        if not self.knows_queue or shard_id in self.flights or shard_id not in self._last:
+        if not self.knows_queue or shard_id in self.queued or shard_id not in self._last:
             return None
         sent, task = self._last[shard_id]
         job_id, log = sent.task_id(task), sent.log(task)
@@ -149,7 +149,7 @@ class Standing:
     def held(self) -> dict[tuple[str, str], str]:
         """By job and reason, the tasks that wait for somebody to release them, in one word."""
         found: dict[tuple[str, str], list[Entry]] = {}
-        for entry in (flight.entry for flight in self.flights.values()):
+        for entry in (task.entry for task in self.queued.values()):
             if entry.is_held:
                 found.setdefault((entry.array_id, entry.reason), []).append(entry)
         return {
@@ -167,17 +167,17 @@ class Standing:
         return {(run.name, run.task): run for run in self.runs}
 
 
-def standing(book: Book) -> Standing:
+def jobs_of(book: Book) -> Jobs:
     """Ask the queue and accounting about the jobs of a study; neither must be there."""
     records = book.read()
     sent = [one for one in records if one.job_id is not None]
     if not records:
-        return Standing(book.root)
+        return Jobs(book.root)
     notes = []
-    flights: list[Flight] = []
+    tasks: list[QueuedTask] = []
     knows_queue = False
     try:
-        flights = read_flights(records, STATUS_SECONDS)
+        tasks = read_queued(records, STATUS_SECONDS)
         knows_queue = True
     except SlurmError as error:
         notes.append(f"{error}, so it is not known which shards are queued")
@@ -189,7 +189,7 @@ def standing(book: Book) -> Standing:
             notes.append("there is no sacct on this machine")
     except SlurmError as error:
         notes.append(str(error))
-    in_queue = {flight.sent.before.name for flight in flights}
+    in_queue = {task.sent.before.name for task in tasks}
     lost = [one for one in records if one.after is None and one.before.name not in in_queue]
     if lost and knows_queue:
         notes.append(
@@ -197,10 +197,10 @@ def standing(book: Book) -> Standing:
             "asks accounting for their jobs"
         )
     names = {one.before.name for one in sent}
-    return Standing(
+    return Jobs(
         book.root,
         sent,
-        {flight.shard_id: flight for flight in flights if flight.shard_id is not None},
+        {task.shard_id: task for task in tasks if task.shard_id is not None},
         [run for run in runs if run.name in names],  # numbers of another cluster are not ours
         knows_queue,
         tuple(notes),
@@ -253,7 +253,7 @@ class _Began(msgspec.Struct):
         seconds_of(self.started_at)
 
 
-def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Standing) -> GpuHours:
+def gpu_hours(folders: Sequence[tuple[Path, str]], slurm: Jobs) -> GpuHours:
     """Of shards, each given by its folder and the name of its log."""
     asked = {str(one.job_id): one.gpus for one in slurm.sent}
     wanted = {folder.name for folder, _ in folders}

@@ -55,7 +55,7 @@ def found_again(book: Book, one: Sent, job_id: str) -> Sent:
 
 
 @dataclass(frozen=True)
-class Flight:
+class QueuedTask:
     """A shard, or the analysis, with its task in the queue."""
 
     sent: Sent
@@ -63,7 +63,7 @@ class Flight:
     shard_id: str | None  # None: the analysis that follows
 
 
-def flights(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[Flight]:
+def match_queue(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[QueuedTask]:
     """What of the submissions is in the queue. Raises SlurmError for tasks that no submission has."""
     by_name = {one.before.name: one for one in sent}
     found = []
@@ -77,24 +77,24 @@ def flights(sent: Sequence[Sent], queue: Iterable[Entry]) -> list[Flight]:
                 f"squeue names {printable(entry.job_id)!r} of job {entry.name}, which is none of its "
                 f"{len(shards)} tasks"
             )
-        found.append(Flight(one, entry, None if one.before.suite is None else shards[entry.task]))
+        found.append(QueuedTask(one, entry, None if one.before.suite is None else shards[entry.task]))
     return found
 
 
-def read_flights(sent: Sequence[Sent], seconds: float = TIMEOUT_SECONDS) -> list[Flight]:
+def read_queued(sent: Sequence[Sent], seconds: float = TIMEOUT_SECONDS) -> list[QueuedTask]:
     """Ask the queue. Raises SlurmError if it does not answer."""
-    return flights(sent, read_queue((one.before.user for one in sent), seconds)) if sent else []
+    return match_queue(sent, read_queue((one.before.user for one in sent), seconds)) if sent else []
 
 
-def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
+def reconcile(book: Book) -> tuple[list[Sent], list[QueuedTask]]:
     """Records and queue, agreed; called by the one submit that holds the book.
 
     A submission whose answer was lost gets it from the queue, or from accounting if that answers. Raises
     IncompleteError while another submit may be at work.
     """
     sent = book.read()
-    found = read_flights(sent)
-    ids = {flight.sent.before.name: flight.entry.job_id.partition("_")[0] for flight in found}
+    found = read_queued(sent)
+    ids = {task.sent.before.name: task.entry.array_id for task in found}
     for i, one in enumerate(sent):
         if one.after is not None:
             continue
@@ -105,7 +105,7 @@ def reconcile(book: Book) -> tuple[list[Sent], list[Flight]]:
     with suppress(SlurmError):
         sent = answered(book, sent, LOST_SECONDS)
     by_name = {one.before.name: one for one in sent}
-    return sent, [Flight(by_name[f.sent.before.name], f.entry, f.shard_id) for f in found]
+    return sent, [QueuedTask(by_name[f.sent.before.name], f.entry, f.shard_id) for f in found]
 
 
 def refuse_simultaneous(one: Sent) -> None:

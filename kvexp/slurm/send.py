@@ -12,7 +12,7 @@ from kvexp.run import log
 from kvexp.run.launch import ShardJob
 from kvexp.slurm import arrays
 from kvexp.slurm.programs import SlurmError, is_here
-from kvexp.slurm.reconcile import Flight, read_flights, reconcile, refuse_simultaneous
+from kvexp.slurm.reconcile import QueuedTask, read_queued, reconcile, refuse_simultaneous
 from kvexp.slurm.submissions import Book, Refused, Sent
 from kvexp.slurm.task import ArrayTask, Follow
 from kvexp.study import provenance
@@ -67,7 +67,7 @@ def send_all(one: Sending, console: Console) -> None:
         _, found = reconcile(book)
         todo = _free(one.jobs, found, console)
         commit, _ = provenance.git_state(one.root)
-        ids = {flight.sent.job_id for flight in found if flight.shard_id is not None}
+        ids = {task.sent.job_id for task in found if task.shard_id is not None}
         lanes: dict[tuple[str, int], str | None] = {}
         for piece in _pieces(one, todo):
             sent = _send_piece(one, book, piece, todo, commit, lanes.get((piece.suite, piece.lane)))
@@ -99,7 +99,7 @@ def print_all(one: Sending, console: Console) -> None:
     """`--dry-run`: the batch scripts that would be given to sbatch, and the shard of each task."""
     refuse_absent()
     book = one.book()
-    found = read_flights(book.read())
+    found = read_queued(book.read())
     todo = _free(one.jobs, found, console)
     for piece in _pieces(one, todo):
         name = f"TIME-RANDOM.{piece.suite}"
@@ -120,9 +120,9 @@ def _print_script(
     console.print()
 
 
-def _free(jobs: Sequence[ShardJob], found: Sequence[Flight], console: Console) -> dict[str, ShardJob]:
+def _free(jobs: Sequence[ShardJob], found: Sequence[QueuedTask], console: Console) -> dict[str, ShardJob]:
     """Jobs by shard, without those in the queue and those that another process writes."""
-    queued = {flight.shard_id: flight.entry.job_id for flight in found}
+    queued = {task.shard_id: task.entry.job_id for task in found}
     busy = [job.shard.shard_id for job in jobs if job.shard.shard_id in queued]
     if busy:
         ids = dict.fromkeys(queued[shard_id].partition("_")[0] for shard_id in busy)
