@@ -1,6 +1,7 @@
 """`python -m analysis results/<study>`: the sealed core decides, then what describes is called."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from analysis.core import run
@@ -14,6 +15,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _describe(report: Report, out: Path | None) -> str:
     """Imported here, when the verdicts are written, and not before: no seal covers what describes."""
+    if find_spec("analysis.render") is None:  # the sealed code alone, as `kvexp lock` copies it
+        return "Nothing is described: the code that describes is not here.\n"
     from analysis.render.files import write_description
 
     return write_description(report, out)

@@ -21,6 +21,7 @@ from kvexp.documents.forms import LOCKED, LOOKS
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
+from kvexp.files import sha256, write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     way.add_argument(
         "--as-sealed",
         action="store_true",
-        help="judge in a temporary folder by the code that was sealed, from git or results/<study>/locks/core",
+        help="judge by the code that was sealed, from locks/core or git, in a temporary folder",
     )
     way.add_argument(
         "--anew",
@@ -120,7 +121,7 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     check_folder(results)  # before the registration that its name asks for
     if options.as_sealed:
         return _as_sealed(options)
-    _refuse_results(options)
+    refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
     summed = joined(["", *summary(report)])
@@ -148,11 +149,13 @@ def _as_sealed(options: argparse.Namespace) -> int:
     arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
     with sealed_tree.restored(REPOSITORY, results, homes) as tree:
         code = sealed_tree.run(tree, "analysis", arguments)
-        sealed_tree.bring_back(tree / arguments[0], results, [LOOKS])
+        look = tree / arguments[0] / LOOKS
+        if look.is_file() and sha256(look) != sha256(results / LOOKS):
+            write_whole(results / LOOKS, look.read_bytes())
     return code
 
 
-def _refuse_results(options: argparse.Namespace) -> None:
+def refuse_results(options: argparse.Namespace) -> None:
     """What is judged anew must not pass for what was sealed."""
     if not options.anew:
         return

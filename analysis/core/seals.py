@@ -234,7 +234,7 @@ def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
 
     Args:
         claims: by registration file, the ids of its claims; a file without a seal is passed over.
-        folders: the paths of seals are relative to its repository, whose code is passed over if it judges anew.
+        folders: the paths of seals are relative to its repository; if it judges anew, code is passed over.
     """
     lines, names = list[str](), list[str]()
     for path, ids in sorted(claims.items()):

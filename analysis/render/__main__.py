@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.core import locks, write
-from analysis.core.run import ended
+from analysis.core.run import ended, refuse_results
 from analysis.core.write import complain
 from analysis.render.generations import FILE, Read, generations_page, read
 
@@ -34,11 +34,13 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of registrations, as for python -m analysis",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the page goes (default: results)")
+    parser.add_argument("--anew", action="store_true", help="although other code was sealed; wants --out")
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
-    found = read(options.results, REPOSITORY, options.registration)
+    refuse_results(options)
+    found = read(options.results, REPOSITORY, options.registration, is_anew=options.anew)
     folder: Path = options.out or options.results
     if not len(found.table):
         print(f"study {found.study} has no generations to browse")

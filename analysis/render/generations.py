@@ -67,18 +67,19 @@ class Read:
     problems: int
 
 
-def read(results: Path, repository: Path, chosen: Path | None) -> Read:
+def read(results: Path, repository: Path, chosen: Path | None, *, is_anew: bool = False) -> Read:
     """Read a results folder.
 
     Args:
         results: results/<study>.
         repository: where registrations and seals are looked for.
         chosen: folder of registrations instead of the study's.
+        is_anew: whether the code of the repository may differ from the sealed one.
 
     Raises KvexpError, as the analysis does, for what is no results folder, or is not as it was sealed.
     """
     check_folder(results)
-    folders = registrations.Folders(results, repository, chosen)
+    folders = registrations.Folders(results, repository, chosen, is_anew)
     found = registrations.load(registrations.files(folders))
     owners = {suite: one for one in found for suite in one.content.suites}
     folders.refuse_links(list(owners))

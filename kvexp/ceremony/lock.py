@@ -7,10 +7,11 @@ from pathlib import Path
 
 from kvexp.ceremony.attempts import uncounted
 from kvexp.ceremony.home import SHOWN, Home, refuse_broken
-from kvexp.documents.forms import LOCKED, LOOKS, STAMPS, Lock, SealedShard
+from kvexp.documents.forms import CORE_COPY, LOCKED, LOOKS, STAMPS, Lock, SealedShard
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import differences, manifest, read_bytes
 from kvexp.documents.registration import Registered
+from kvexp.documents.sealed_tree import code_of
 from kvexp.documents.seals import Lines, accepted
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError, first
 from kvexp.files import write_whole
@@ -63,7 +64,7 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
     files = LockFiles(home.results, suite)
     files.folder.mkdir(parents=True, exist_ok=True)
     _keep_earlier(files)
-    copied = list(_copy_registration(home, one))
+    copied = [*_copy_registration(home, one), *_copy_core(home, one)]
     looks = home.results / LOOKS
     body = read_bytes(looks) if looks.exists() else b""
     made = Lock(
@@ -146,6 +147,15 @@ def _copy_registration(home: Home, one: Registered) -> Iterator[Path]:
             yield copy
 
 
+def _copy_core(home: Home, one: Registered) -> Iterator[Path]:
+    """The code that the seal lists, which `--as-sealed` judges by: it is intact, see `refuse_broken`."""
+    for path in code_of(home.seals(one.content.id)):
+        copy = home.results / CORE_COPY / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(home.root / path, copy)
+        yield copy
+
+
 def _keep_earlier(files: LockFiles) -> None:
     """A lock that holds may be made again, for an amendment; the one before stays beside it."""
     if not files.is_locked:
@@ -153,7 +163,7 @@ def _keep_earlier(files: LockFiles) -> None:
     found = [
         line
         for line in differences(files.results, files.read_manifest())
-        if not line.split("  ", 1)[1].startswith(f"{LOCKED}/")
+        if not line.split("  ", 1)[1].startswith((f"{LOCKED}/", f"{CORE_COPY}/"))
     ]
     if found:
         raise IntegrityError(f"{files.manifest} does not hold: restore the files", found[:SHOWN])

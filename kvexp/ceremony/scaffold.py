@@ -5,10 +5,13 @@ it speaks of the source. Seals and amendments are not copied.
 """
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from kvexp.ceremony.lint import FILL_IN
 from kvexp.ceremony.locate import places
+from kvexp.documents.schema import FIRST, SECOND
 from kvexp.documents.source import Source, read
 from kvexp.errors import ConfigError, suggest
 from kvexp.records import ID_PATTERN
@@ -29,6 +32,11 @@ FIELDS = {
     "registered_at": f'"{FILL_IN}: date and time with offset, or leave the line away"',
     "registrations_made": f'"{FILL_IN}: how many registrations of this question you have made"',
 }
+WITNESS = """
+[claim.{claim}.witness]
+kill = "{fill}: what would kill it, for instance {{ auc_pooled = 0.55 }}"
+spare = "{fill}: what would spare it, for instance {{ auc_pooled = 0.65 }}"
+"""
 REMARK = "# Yours to say: kvexp refuses the file until it is filled in."
 
 
@@ -46,7 +54,7 @@ def new_study(root: Path, name: str, source: str) -> list[Path]:
     home = root / "preregistration" / name
     texts = {root / "conf" / "study" / f"{name}.yaml": _renamed(conf, source, name)}
     for path in sorted((root / "preregistration" / source).glob("*.toml")):
-        texts[home / path.name] = _opened(read(path))
+        texts[home / path.name] = _opened(_upgraded(path))
     if len(texts) == 1:
         raise ConfigError(f"preregistration/{source} holds no registration (*.toml) to begin with")
     for path in (*texts, home):
@@ -96,6 +104,29 @@ def _opened(source: Source) -> str:
         if key == "existing_data":
             text = _with_remark(text, place.line)
     return text
+
+
+def _upgraded(path: Path) -> Source:
+    """The registration in the format that new seals take: without ranges, with witnesses to fill in."""
+    source = read(path)
+    if source.table.get("format") != FIRST:
+        return source
+    text = source.text.replace(f'format = "{FIRST}"', f'format = "{SECOND}"')
+    text = re.sub(r", range = \[[^\]\n]*\](, count = (true|false))?", "", text)
+    claims = source.table.get("claim", {})
+    tables = "".join(WITNESS.format(claim=claim, fill=FILL_IN) for claim in claims)
+    table = {
+        **source.table,
+        "format": SECOND,
+        "claim": {name: {**claim, "quantities": _meanings(claim)} for name, claim in claims.items()},
+    }
+    if tomllib.loads(text) != table:
+        raise ConfigError(f"{path} has the format {FIRST}: copy a study in {SECOND}, for instance demo")
+    return Source(path, text + tables, tomllib.loads(text + tables))
+
+
+def _meanings(claim: dict[str, Any]) -> dict[str, Any]:
+    return {name: {"meaning": one["meaning"]} for name, one in claim["quantities"].items()}
 
 
 def _with_remark(text: str, line: int) -> str:

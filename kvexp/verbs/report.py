@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kvexp.ceremony.home import Home
 from kvexp.errors import KvexpError, printable
+from kvexp.verbs.as_sealed import take_as_sealed
 from kvexp.verbs.opened import STUDY, judged, take_again, take_registration, take_words
 
 WORDS = STUDY
@@ -21,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take_words(parser)
     take_again(parser)
     take_registration(parser)
+    take_as_sealed(parser)
 
 
 def analysis_command(module: str, home: Home, registration: Path | None) -> list[str]:

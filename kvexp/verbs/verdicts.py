@@ -6,6 +6,7 @@ import subprocess
 from rich.console import Console
 
 from kvexp.ceremony.edited_registration import print_edited
+from kvexp.verbs.as_sealed import take_as_sealed
 from kvexp.verbs.opened import STUDY, judged, take_registration, take_words
 from kvexp.verbs.report import analysis_command
 
@@ -22,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
     )
     take_registration(parser)
+    take_as_sealed(parser)
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

@@ -27,6 +27,7 @@ from kvexp.files import write_whole as write
 from kvexp.records import encode
 from kvexp.slurm.account import of_accounting
 from kvexp.study.compose import Selection
+from kvexp.verbs.as_sealed import take_as_sealed
 from kvexp.verbs.opened import STUDY, registered, take_again, take_json, take_words
 
 # The sentences of the evidence: what holds, what fails, and what cannot be told.
@@ -44,11 +45,18 @@ def sentences(
     yield from of_accounting(found.home.root, found.home.results, set(found.locks), found.attempts)
 
 
-def refuse_failing(checks: list[Check]) -> None:
+def refuse_failing(evidence: Evidence) -> None:
     """Raises IntegrityError, with the list, if a check fails."""
-    failing = [f"{check.name}: {check.words}" for check in checks if check.holds is False]
+    failing = [f"{check.name}: {check.words}" for check in evidence.checks if check.holds is False]
+    ways = [
+        f"if code has changed, verify by the sealed code: kvexp verify {evidence.study} --as-sealed",
+        f"or judge by the code that is here: python -m analysis results/{evidence.study} --anew --out DIR",
+    ]
     if failing:
-        raise IntegrityError(f"{len(failing)} checks of the evidence fail", failing)
+        is_broken = any(seal.differences for seal in evidence.seals)
+        raise IntegrityError(
+            f"{len(failing)} checks of the evidence fail", [*failing, *(ways if is_broken else [])]
+        )
 
 
 HOLDS = {True: "holds", False: "FAILS", None: "open"}
@@ -62,6 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take_words(parser)
     take_json(parser)
     take_again(parser)
+    take_as_sealed(parser)
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
@@ -81,7 +90,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     else:
         print_edited(home, console)
         _print(evidence, console)
-    refuse_failing(evidence.checks)
+    refuse_failing(evidence)
     return 0
 
 

@@ -164,13 +164,13 @@ def undescribed(request, monkeypatch):
         return ""
 
     if "described" not in request.fixturenames:
-        monkeypatch.setattr("analysis.describe.description.make", make)
+        monkeypatch.setattr("analysis.render.files.write_description", make)
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Details are described as always; tables, figures and the page are not made."""
-    monkeypatch.setattr("analysis.describe.description._files", lambda *_: {})
+    monkeypatch.setattr("analysis.render.files._files", lambda *_: {})
     monkeypatch.setattr("analysis.core.fragile.SEEDS", 2)
 
 

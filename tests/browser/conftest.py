@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from analysis import __main__ as run
+from analysis import __main__ as analysis
+from analysis.core import run
 from analysis.core.evidence import Shown
 from analysis.render import __main__ as answers
 from tests import hostile, planted
@@ -79,13 +80,13 @@ def harmful(few_draws, tmp_path_factory):
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few_draws)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
-        return pages_of(results, results, home)
+        return pages_of(results, results, "--registration", str(home))
 
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory):
     """Both pages of the reference run."""
-    return pages_of(ROOT / "results" / "embedded", tmp_path_factory.mktemp("embedded"))
+    return pages_of(ROOT / "results" / "embedded", tmp_path_factory.mktemp("embedded"), "--anew")
 
 
 @pytest.fixture(scope="session")
@@ -112,10 +113,9 @@ def prose(row, at):
     return " ".join([*told, *(["Albatross"] if at % 997 == 0 else [])])
 
 
-def pages_of(results, out, home=None):
+def pages_of(results, out, *more):
     """The folder with report.html and generations.html."""
-    more = ["--out", str(out), *(["--registration", str(home)] if home else [])]
     with contextlib.redirect_stdout(io.StringIO()):
-        assert answers.main([str(results), *more]) == 0
-        assert run.main([str(results), *more]) == 0
+        for each in (answers, analysis):
+            assert each.main([str(results), "--out", str(out), *more]) == 0
     return out

@@ -83,9 +83,9 @@ arms:
 
 
 # In place of what no seal covers and no verdict reads, and what takes most of a run of the analysis.
-DESCRIPTION = "analysis/describe/description.py"
+DESCRIPTION = "analysis/render/files.py"
 UNDESCRIBED = """
-def make(report, out):
+def write_description(report, out):
     return ""
 """
 

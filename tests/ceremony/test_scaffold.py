@@ -84,6 +84,42 @@ def fill(folder, keys):
         path.write_text(text)
 
 
+def test_a_study_in_the_first_format_is_copied_into_the_second_and_asks_for_witnesses(project):
+    new_study(project, "mine", "embedded")
+    folder = project / "preregistration" / "mine"
+    fill(folder, SAID)
+    with pytest.raises(
+        RegistrationError, match=r"A.toml:\d+: claim.A1.witness.kill is not filled in"
+    ):
+        registrations(folder, CLAIMS)
+    rows = {name: tomllib.loads(path.read_text()) for name, path in demos().items()}
+    for path in folder.glob("*.toml"):
+        text = path.read_text().partition("\n[claim.A1.witness]")[0].partition("\n[claim.R1.witness]")[0]
+        text = text.partition("\n[claim.S1.witness]")[0]
+        claims = rows[path.name]["claim"]
+        path.write_text(text + "".join(f"\n[claim.{c}.witness]\n{witness(path.name, c)}" for c in claims))
+    found = registrations(folder, CLAIMS)
+    assert {one.content.format for one in found} == {"kvexp-registration/2"}
+    for one in found:
+        old = tomllib.loads((ROOT / "preregistration/embedded" / one.path.name).read_text())
+        mine = tomllib.loads(one.path.read_text())
+        for name, claim in old["claim"].items():
+            here = mine["claim"][name]
+            assert {key: here[key] for key in here if key not in ("quantities", "witness")} == {
+                key: claim[key] for key in claim if key != "quantities"
+            }
+
+
+def demos():
+    return {path.name: path for path in (ROOT / "preregistration/demo").glob("*.toml")}
+
+
+def witness(name, claim):
+    """The rows of the demo's claim, as they are written."""
+    text = demos()[name].read_text().split(f"[claim.{claim}.witness]\n")[1]
+    return "\n".join(text.split("\n")[:2]) + "\n"
+
+
 def test_a_file_is_refused_until_its_last_field_is_filled_in(project):
     new_study(project, "mine", "paper")
     folder = project / "preregistration" / "mine"
