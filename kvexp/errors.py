@@ -1,4 +1,4 @@
-"""Errors that a person can act on: each message says what, where and what to do (leaf: stdlib only)."""
+"""Errors that a person can act on: each message says what, where and what to do."""
 
 import difflib
 import unicodedata
@@ -52,9 +52,7 @@ class IntegrityError(KvexpError):
     exit_code = 4
 
 
-# Text of unknown origin (answers, paths, other programs' output) made fit for a terminal (leaf).
-
-
+# Text of unknown origin (answers, paths, other programs' output) is made fit for a terminal.
 # Cc: control characters, escape sequences begin with one. Cf: invisible, some reverse the reading
 # direction. Cs: halves of a character, which cannot be printed. Zl, Zp: line breaks in disguise.
 _UNFIT = ("Cc", "Cf", "Cs", "Zl", "Zp")

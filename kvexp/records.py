@@ -1,4 +1,4 @@
-"""The log schema: every JSON object under `results/`, versioned by its `kind` tag (leaf: stdlib + msgspec).
+"""The log schema: every JSON object under `results/`, versioned by its `kind` tag.
 
 A reader knows a kind or refuses it; unknown fields, NaN and infinities are refused on the way in and on
 the way out. A null means "undefined" or "does not apply", never zero. Field meanings stand beside the

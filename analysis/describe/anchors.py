@@ -1,48 +1,63 @@
 """Needle retrieval (section 5): success, and what signals know of failure, on tasks beside the main ones."""
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 from analysis.core.grid import FULL
-from analysis.describe.common import (
-    against_chance,
-    data_of,
-    lacks_rows,
+from analysis.describe.parts import Part
+from analysis.describe.scope import (
+    NO_FULL,
+    Scope,
+    Suite,
+    aucs,
+    bools,
+    by_place,
+    floats,
     median,
+    nothing,
     picks,
-    places_of,
     plain,
     with_signal,
 )
-from analysis.describe.parts import Part
-from analysis.describe.scope import NO_FULL, Scope, Suite, has_signal, nothing
-from analysis.describe.table import BUDGET, LABEL_MEANS, STRATIFIED_MEANS, Column, Table, Value
-
-PLACE = (Column("suite", "suite"), Column("task", "task"), Column("arm", "arm"))
-SUCCESS = (
-    *PLACE,
-    Column("condition", "condition"),
-    BUDGET,
-    Column("rows", "answers"),
-    Column("success", "success", "share", is_estimate=True),
+from analysis.describe.table import (
+    AUCS,
+    CHANCE,
+    LABEL_MEANS,
+    STRATIFIED_MEANS,
+    Row,
+    Table,
+    column,
+    columns,
+    number,
+    share,
 )
+
+ORDER = 8
+SUCCESS = (
+    *columns("suite", "task", "arm", "condition", "budget"),
+    column("rows", "answers"),
+    share("success", "", "share of answers that succeed"),
+)
+HANLEY = "standard error of the AUC by Hanley and McNeil, who take answers as independent"
 SIGNALS = (
-    *PLACE,
-    Column("signal", "signal"),
-    Column("failures", "failures"),
-    Column("successes", "successes"),
-    Column("auc", "AUC for own failure", "share", is_estimate=True),
-    Column("stratified", "stratified", "share", is_estimate=True),
-    Column("cell", "label alone", "share", is_estimate=True),
-    Column("error", "standard error", "number", is_estimate=True),
-    Column("z", "z against .5", "number", is_estimate=True),
-    Column("p", "p", "number", is_estimate=True),
-    Column("median_failures", "median on failures", "number", is_estimate=True),
-    Column("median_successes", "on successes", "number", is_estimate=True),
+    *columns("suite", "task", "arm", "signal", "failures", "successes"),
+    share("auc", "AUC for own failure"),
+    *AUCS[1:],
+    number("error", "standard error", HANLEY, "AUC"),
+    number("z", "z against .5", "(AUC - .5) over that standard error", "standard errors"),
+    number("p", "p", "its two-sided p value", "probability"),
+    number(
+        "median_failures",
+        "median on failures",
+        "median of the signal as logged, on failures",
+        "as the signal",
+    ),
+    number("median_successes", "on successes", "likewise, on successes", "as the signal"),
 )
 REMARKS = (
     "Standard error, z and two-sided p are Hanley and McNeil's, which take answers as independent, as the "
@@ -54,67 +69,59 @@ REMARKS = (
 NO_Z = "the standard error is 0"
 
 
-def anchors(scope: Scope) -> Part | None:
+def describe(scope: Scope) -> Iterator[Part]:
     """Every task that is not a main one, whatever becomes of it: also one that the full cache fails."""
-    found = [
-        (suite, task) for suite in scope.suites for task in suite.tasks if task not in suite.wanted.tasks
-    ]
-    if not found:
-        return None
-    success, signals = list[tuple[Value, ...]](), list[tuple[Value, ...]]()
-    for suite, task in found:
-        data = data_of(scope, suite, "anchors", [FULL, *suite.arms], [task])
-        success += _success(scope, suite, task, data)
-        signals += _signals(scope, suite, task, data)
-    tables = (
-        Table("anchors.success", "Success on anchors, by arm, condition and budget", SUCCESS, tuple(success)),
-        Table("anchors.signals", "What signals tell of failure on anchors", SIGNALS, tuple(signals), REMARKS),
-    )
-    words = "Tasks that the registration does not list as main ones; a line of the full cache leads each."
-    return Part("anchors", "Do arms know when they lose the needle?", words, tables)
+    success, signals = list[Row](), list[Row]()
+    for suite in scope.suites:
+        for task in (one for one in suite.tasks if one not in suite.main):
+            data = scope.data_of(suite, "anchors", [FULL, *suite.arms], [task])
+            success += _success(scope, suite, task, data)
+            signals += _signals(scope, suite, task, data)
+    if success:
+        title = "Success on anchors, by arm, condition and budget"
+        tables = (
+            Table("anchors.success", title, SUCCESS, tuple(success)),
+            Table(
+                "anchors.signals", "What signals tell of failure on anchors", SIGNALS, tuple(signals), REMARKS
+            ),
+        )
+        words = "Tasks that the registration does not list as main ones; a line of the full cache leads each."
+        yield Part("anchors", "Do arms know when they lose the needle?", words, tables)
 
 
-def _success(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[tuple[Value, ...]]:
-    full = data.rows[picks(data.rows, arm=FULL)]
+def _success(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[Row]:
+    full = picks(data.rows, arm=FULL)
     rate = _rate(scope, data, full) if len(full) else nothing(NO_FULL)
     yield (suite.name, task, FULL, "", "", len(full), rate)
-    for arm, condition, budget in places_of(data.rows):
-        here = data.rows[picks(data.rows, arm=arm, condition=condition, budget=budget)]
-        yield (suite.name, task, arm, condition, budget, len(here), _rate(scope, data, here))
+    for place, here in by_place(data.rows):
+        yield (suite.name, task, *place, len(here), _rate(scope, data, here))
 
 
 def _rate(scope: Scope, data: Data, rows: pd.DataFrame) -> Estimate:
-    if reason := lacks_rows(scope, rows):
+    if reason := scope.lacks(rows):
         return nothing(reason)
     return data.estimate(data.rate(rows.assign(positive=rows["success"])))
 
 
-def _signals(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[tuple[Value, ...]]:
+def _signals(scope: Scope, suite: Suite, task: str, data: Data) -> Iterator[Row]:
     for arm in suite.arms:
-        rows = data.rows[picks(data.rows, arm=arm)]
-        reason = lacks_rows(scope, rows)
+        rows = picks(data.rows, arm=arm)
+        reason = scope.lacks(rows)
         for signal in suite.wanted.signals:
-            if not has_signal(scope.report.study.table, suite.wanted, arm, signal):
-                continue
-            numbers = [nothing(reason)] * 8 if reason else _numbers(suite, data, rows, signal)
-            failures = None if reason else int(rows["positive"].sum())
-            successes = None if reason else int((~rows["positive"]).sum())
-            yield (suite.name, task, arm, signal, failures, successes, *numbers)
+            if scope.has_signal(suite.wanted, arm, signal):
+                found = aucs(data, rows, signal, reason)
+                failures = found.positives
+                successes = None if failures is None else len(rows) - failures
+                more = [nothing(reason)] * 5 if reason else _more(suite, rows, signal, found.pooled)
+                yield (suite.name, task, arm, signal, failures, successes, *found.three, *more)
 
 
-def _numbers(suite: Suite, data: Data, rows: pd.DataFrame, signal: str) -> list[Estimate]:
-    auc = data.estimate(data.auc(rows, signal))
+def _more(suite: Suite, rows: pd.DataFrame, signal: str, auc: Estimate) -> list[Estimate]:
+    """The test against chance, and the medians of both classes."""
     kept, reason = with_signal(suite, rows, signal)
-    failed = kept["positive"].to_numpy(bool)
-    values = kept[signal].to_numpy(np.float64)
-    return [
-        auc,
-        data.point(data.auc(rows, signal, within=True)),
-        data.point(data.cell_auc(rows)),
-        *_test(auc, int(failed.sum()), int((~failed).sum())),
-        median(values[failed], reason),
-        median(values[~failed], reason),
-    ]
+    failed, values = bools(kept, "positive"), floats(kept, signal)
+    test = _test(auc, int(failed.sum()), int((~failed).sum()))
+    return [*test, median(values[failed], reason), median(values[~failed], reason)]
 
 
 def _test(auc: Estimate, positives: int, negatives: int) -> list[Estimate]:
@@ -123,3 +130,37 @@ def _test(auc: Estimate, positives: int, negatives: int) -> list[Estimate]:
     test = against_chance(auc.value, positives, negatives)
     numbers = [None if x is None else plain(x, auc.n) for x in (test.error, test.z, test.p)]
     return [nothing(NO_Z) if number is None else number for number in numbers]
+
+
+# The standard error of an AUC by Hanley and McNeil (1982), and the z of section 5 against chance.
+
+
+@dataclass(frozen=True)
+class Test:
+    """An AUC against one half.
+
+    Attributes:
+        error: the standard error.
+        z: (AUC - 1/2) / error; None if the error is 0.
+        p: two-sided, from the normal distribution; None with z.
+    """
+
+    error: float
+    z: float | None
+    p: float | None
+
+
+def standard_error(auc: float, positives: int, negatives: int) -> float:
+    """Of an AUC in [0, 1] on independent rows of both classes; exponential scores are assumed."""
+    q1, q2, square = auc / (2 - auc), 2 * auc * auc / (1 + auc), auc * auc
+    spread = auc * (1 - auc) + (positives - 1) * (q1 - square) + (negatives - 1) * (q2 - square)
+    return math.sqrt(max(spread, 0.0) / (positives * negatives))  # rounding can pass 0 at AUC 1
+
+
+def against_chance(auc: float, positives: int, negatives: int) -> Test:
+    """The test; both classes have rows."""
+    error = standard_error(auc, positives, negatives)
+    if not error:
+        return Test(error, None, None)
+    z = (auc - CHANCE) / error
+    return Test(error, z, math.erfc(abs(z) / math.sqrt(2)))

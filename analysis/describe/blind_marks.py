@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analysis.describe.attention.describe import Attention
 from analysis.describe.parts import Part, Picture
 from analysis.describe.table import Table
 
@@ -29,16 +28,11 @@ def marked_parts(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-def marked_suites(suites: Sequence[Attention]) -> list[Attention]:
-    """Attention suites by names that say so: tables, figures and titles take theirs from them."""
-    return [replace(one, name=one.name + ENDING) for one in suites]
-
-
 def marked_table(table: Table) -> Table:
     """A table with its mark in the file's name, before the title and before the caution."""
-    name = table.name if ENDING in table.name else table.name + ENDING  # of a suite that has it already
-    title = table.title if MARK in table.title else f"{MARK}: {table.title}"
-    return replace(table, name=name, title=title, caution=f"{CAUTION} {table.caution}")
+    caution, title = f"{CAUTION} {table.caution}", f"{MARK}: {table.title}"
+    brief = tuple(map(marked_table, table.brief))
+    return replace(table, name=table.name + ENDING, title=title, caution=caution, brief=brief)
 
 
 def _picture(one: Picture) -> Picture:

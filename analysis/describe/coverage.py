@@ -2,64 +2,58 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.core import statistics
 from analysis.core.data import Data, clusters_of, ids_of
 from analysis.core.estimates import Bools, Estimate, Floats, Statistic
 from analysis.core.populations import risk
-from analysis.describe.common import data_of, lacks_rows, plain, remembered, with_signal
+from analysis.describe import drawing
+from analysis.describe.drawing import GREY, INK, NAVY, ORANGE
 from analysis.describe.parts import Part, Picture, no_picture, picture, what_lacks
-from analysis.describe.scope import Scope, Suite, nothing
-from analysis.describe.table import ALL, Column, Table, Value, shown
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-from typing import TYPE_CHECKING
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from analysis.describe.drawing import (
-    GREY,
-    INK,
-    NAVY,
-    ORANGE,
-    PANEL_COLUMNS,
-    grid,
-    label,
-    panels,
-    percent_axis,
-    titles,
+from analysis.describe.scope import (
+    CERTIFICATE,
+    RIVAL,
+    Scope,
+    Suite,
+    bools,
+    nothing,
+    plain,
+    remembered,
+    with_signal,
 )
+from analysis.describe.table import ALL, DIFFERENCE, MAIN, SHARE, Row, Table, column, columns, share, shown
 
-CERTIFICATE, RIVAL = "certificate", "output_logprob"
-SHARE = 0.3  # section 5's coverage
-SHOWN = Column("error", "", "share", has_interval=False)
+ORDER = 6
+PASSING = 0.3  # section 5's coverage
 DIGITS = 12  # of a difference of shares: beyond them stands what floating point left over
 GRID = tuple(round(0.05 * step, 2) for step in range(1, 21))
+VERSUS = "error at 30 % by certificate minus by log-probability, paired"
 COLUMNS = (
-    Column("suite", "suite"),
-    Column("tasks", "tasks"),
-    Column("signal", "ranked by"),
-    Column("rows", "answers"),
-    Column("error_30", "error at 30 % coverage", "share", is_estimate=True),
-    Column("error_100", "at 100 %", "share", is_estimate=True),
-    Column("gain_30", "at 30 % minus at 100 %", "share", is_estimate=True),
-    Column("area", "area under the curve", "share", is_estimate=True),
-    Column("versus_30", "at 30 %, certificate minus log-probability", "share", is_estimate=True),
+    *columns("suite", "tasks"),
+    column("signal", "ranked by"),
+    column("rows", "answers"),
+    share(
+        "error_30",
+        "error at 30 % coverage",
+        "failures among the 30 % of answers of lowest risk by the signal",
+    ),
+    share("error_100", "at 100 %", "failures among all answers"),
+    share("gain_30", "at 30 % minus at 100 %", "the first minus the second", DIFFERENCE),
+    share("area", "area under the curve", "mean of the error over all coverages, from one answer to all"),
+    share("versus_30", "at 30 %, certificate minus log-probability", VERSUS, DIFFERENCE),
 )
 CURVE = (
-    Column("suite", "suite"),
-    Column("tasks", "tasks"),
-    Column("signal", "ranked by"),
-    Column("coverage", "coverage", "share"),
-    Column("error", "error", "share", is_estimate=True),
+    *columns("suite", "tasks"),
+    column("signal", "ranked by"),
+    column("coverage", "", "share of the answers that pass, lowest risk first", SHARE, "share"),
+    share("error", "", "failures among these"),
 )
+BARE = share("", bare=True)
 REMARKS = (
     "Answers of the arm that carries the certificate, all conditions, budgets and seeds; the lowest risk "
     "passes first, ties share the last places. Error: share of failures among what passes. Area: mean of "
@@ -83,31 +77,24 @@ class Ranking:
     reason: str = ""
 
 
-def coverage(scope: Scope) -> Part | None:
+def describe(scope: Scope) -> Iterator[Part]:
     """Main tasks of every suite that has some, all tasks of the others."""
-    suites = [suite for suite in scope.suites if suite.wanted.arm in suite.arms]
-    rankings, summary = list[Ranking](), list[tuple[Value, ...]]()
-    for suite in suites:
-        found, versus = _of_suite(scope, suite)
+    rankings, summary = list[Ranking](), list[Row]()
+    for suite in scope.suites:
+        found, versus = _of_suite(scope, suite) if suite.has_carrier else ([], nothing(""))
         rankings += found
         summary += [
             (one.suite, one.tasks, one.signal, one.rows, one.at_share, one.at_all, one.gain, one.area, versus)
             for one in found
         ]
-    if not rankings:
-        return None
-    curves = tuple(row for one in rankings for row in _curve_rows(one))
-    tables = (
-        Table(
-            "coverage",
-            "Error of the answers that pass, at 30 % and at full coverage",
-            COLUMNS,
-            tuple(summary),
-            REMARKS,
-        ),
-        Table("coverage.curve", "The whole risk-coverage curve", CURVE, curves, REMARKS),
-    )
-    return Part("coverage", "Does holding answers back help?", "", tables, (_picture(rankings),))
+    if rankings:
+        curves = tuple(row for one in rankings for row in _curve_rows(one))
+        title = "Error of the answers that pass, at 30 % and at full coverage"
+        tables = (
+            Table("coverage", title, COLUMNS, tuple(summary), REMARKS),
+            Table("coverage.curve", "The whole risk-coverage curve", CURVE, curves, REMARKS),
+        )
+        yield Part("coverage", "Does holding answers back help?", "", tables, (_picture(rankings),))
 
 
 def one_class(rankings: Sequence[Ranking]) -> str:
@@ -136,11 +123,11 @@ def expected_errors(score: Floats, failed: Bools) -> Floats:
 
 
 def _of_suite(scope: Scope, suite: Suite) -> tuple[list[Ranking], Estimate]:
-    words, tasks = ("main", suite.main) if suite.main else (ALL, suite.tasks)
-    data = data_of(scope, suite, "coverage", [suite.wanted.arm], tasks)
+    words, tasks = (MAIN, suite.main) if suite.main else (ALL, suite.tasks)
+    data = scope.data_of(suite, "coverage", [suite.wanted.arm], tasks)
     names = [name for name in (CERTIFICATE, RIVAL) if name in suite.wanted.signals]
     place = (suite.name, words)
-    if reason := lacks_rows(scope, data.rows):
+    if reason := scope.lacks(data.rows):
         lost = nothing(reason)
         rows = len(data.rows)
         return [Ranking(*place, name, rows, lost, lost, lost, lost, None, reason) for name in names], lost
@@ -150,11 +137,11 @@ def _of_suite(scope: Scope, suite: Suite) -> tuple[list[Ranking], Estimate]:
 
 
 def _passing(suite: Suite, rows: pd.DataFrame, signal: str) -> Statistic:
-    """The error at SHARE on the rows that have the signal; read more than once."""
+    """The error at PASSING on the rows that have the signal; read more than once."""
     kept, reason = with_signal(suite, rows, signal)
     if reason:
         return statistics.undefined(reason, ids_of(rows))
-    return remembered(error_at(risk(kept, signal), kept["positive"].to_numpy(bool), SHARE, kept))
+    return remembered(error_at(risk(kept, signal), bools(kept, "positive"), PASSING, kept))
 
 
 def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str, passing: Statistic) -> Ranking:
@@ -164,7 +151,7 @@ def _ranking(suite: Suite, data: Data, place: tuple[str, str], signal: str, pass
     if reason:
         lost = nothing(reason)
         return Ranking(*place, signal, len(rows), lost, at_all, lost, lost, None, reason)
-    errors = expected_errors(risk(rows, signal), rows["positive"].to_numpy(bool))
+    errors = expected_errors(risk(rows, signal), bools(rows, "positive"))
     return Ranking(
         *place,
         signal,
@@ -194,10 +181,10 @@ def _without_dust(found: Estimate) -> Estimate:
     return replace(found, value=value, lo=lo, hi=hi)
 
 
-def _curve_rows(one: Ranking) -> Iterator[tuple[Value, ...]]:
-    for share in GRID:
-        error = nothing(one.reason) if one.curve is None else plain(_at(one.curve, share), one.rows)
-        yield one.suite, one.tasks, one.signal, share, error
+def _curve_rows(one: Ranking) -> Iterator[Row]:
+    for passing in GRID:
+        error = nothing(one.reason) if one.curve is None else plain(_at(one.curve, passing), one.rows)
+        yield one.suite, one.tasks, one.signal, passing, error
 
 
 def _at(curve: Floats, share: float) -> float:
@@ -214,13 +201,10 @@ def _picture(rankings: Sequence[Ranking]) -> Picture:
         return no_picture("coverage", title, rankings[0].reason)
     by_suite = {suite: [one for one in drawn if one.suite == suite] for suite in [one.suite for one in drawn]}
     at_share = "; ".join(
-        f"{suite} {', '.join(f'{shown(one.at_share, SHOWN)} by {one.signal}' for one in found)}"
+        f"{suite} {', '.join(f'{shown(one.at_share, BARE)} by {one.signal}' for one in found)}"
         for suite, found in by_suite.items()
     )
-    at_all = "; ".join(f"{suite} {shown(found[0].at_all, SHOWN)}" for suite, found in by_suite.items())
-
-    def draw() -> "Figure":
-        return coverage_figure(drawn)
+    at_all = "; ".join(f"{suite} {shown(found[0].at_all, BARE)}" for suite, found in by_suite.items())
 
     sentence = f"Error if only the 30 % of lowest risk pass: {at_share}."
     flat = "".join(
@@ -229,14 +213,15 @@ def _picture(rankings: Sequence[Ranking]) -> Picture:
         if (same := one_class(found))
     )
     lost = [(f"{one.suite} by {one.signal}", nothing(one.reason)) for one in rankings if one.curve is None]
-    return picture("coverage", title, (sentence, f"If all pass: {at_all}.{flat}{what_lacks(lost)}"), draw)
+    words = (sentence, f"If all pass: {at_all}.{flat}{what_lacks(lost)}")
+    return picture("coverage", title, words, lambda: coverage_figure(drawn))
 
 
 # Risk-coverage curves: a panel for each suite, a line for each signal, a rule at the error of all.
 
 
-COLOURS = {"certificate": NAVY, "output_logprob": ORANGE}
-WORDS = {"certificate": "certificate", "output_logprob": "log-probability"}
+COLOURS = {CERTIFICATE: NAVY, RIVAL: ORANGE}
+WORDS = {CERTIFICATE: "certificate", RIVAL: "log-probability"}
 POINTS = 200  # of a line, whatever the number of answers
 FIRST = 0.05  # coverage below which single answers make the line jump
 HEIGHT = 2.9
@@ -244,13 +229,13 @@ TICKS = (0.2, 0.4, 0.6, 0.8, 1.0)  # not 0, which would meet the 100 % of the pa
 ROOM = 1.18  # above the highest line, for its name
 
 
-def coverage_figure(rankings: Sequence["Ranking"]) -> Figure:
+def coverage_figure(rankings: Sequence[Ranking]) -> Figure:
     """The drawing; every ranking has its curve. Where all answers fail or none does, it says so."""
     suites = list(dict.fromkeys(one.suite for one in rankings))
-    figure, places = panels(len(suites), HEIGHT)
+    figure, places = drawing.panels(len(suites), HEIGHT)
     by_suite = [[one for one in rankings if one.suite == suite] for suite in suites]
     tasks = [f", {here[0].tasks} tasks" for here in by_suite]
-    key = titles(places, suites, min(len(suites), PANEL_COLUMNS), tasks)
+    key = drawing.titles(places, suites, min(len(suites), drawing.PANEL_COLUMNS), tasks)
     for here, axes in zip(by_suite, places, strict=True):
         if level := one_class(here):
             _flat(axes, here[0], level)
@@ -260,22 +245,22 @@ def coverage_figure(rankings: Sequence["Ranking"]) -> Figure:
             _names(axes, here)
         axes.set_xlim(0, 1.02)
         axes.set_xticks(TICKS)
-        percent_axis(axes.xaxis)
-        percent_axis(axes.yaxis)
-        grid(axes)
+        drawing.percent_axis(axes.xaxis)
+        drawing.percent_axis(axes.yaxis)
+        drawing.grid(axes)
     places[0].set_ylim(0, ROOM * max(float(_points(one)[1].max()) for one in rankings) or 1)
-    label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
+    drawing.label(figure, places, "coverage: share of the answers that pass, lowest risk first", "error", key)
     return figure
 
 
-def _flat(axes: Axes, one: "Ranking", level: str) -> None:
+def _flat(axes: Axes, one: Ranking, level: str) -> None:
     """One line for all signals, which would lie on each other, and why there is nothing to see."""
     axes.plot(*_points(one), color=INK)
     words = f"{level},\nso there is nothing to rank"
     axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", va="center", fontsize=8.5)
 
 
-def _line(axes: Axes, one: "Ranking") -> None:
+def _line(axes: Axes, one: Ranking) -> None:
     across, up = _points(one)
     colour = COLOURS.get(one.signal, INK)
     axes.plot(across, up, color=colour)
@@ -285,7 +270,7 @@ def _line(axes: Axes, one: "Ranking") -> None:
         axes.plot([0.3], [one.at_share.value], marker="o", color=colour, linestyle="none")
 
 
-def _points(one: "Ranking") -> tuple[np.ndarray, np.ndarray]:
+def _points(one: Ranking) -> tuple[np.ndarray, np.ndarray]:
     assert one.curve is not None
     count = len(one.curve)
     first = min(count, max(1, round(FIRST * count)))
@@ -293,7 +278,7 @@ def _points(one: "Ranking") -> tuple[np.ndarray, np.ndarray]:
     return at / count, one.curve[at - 1]
 
 
-def _names(axes: Axes, here: Sequence["Ranking"]) -> None:
+def _names(axes: Axes, here: Sequence[Ranking]) -> None:
     """A name at each line: above the upper one and below the lower one, where they are furthest apart."""
     shares = np.linspace(0.5, 0.58, 5)  # a name as long as half a panel ends or begins here
     heights = [np.interp(shares, *_points(one)) for one in here]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import matplotlib.style
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -16,8 +17,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, FuncFormatter, MultipleLocator, NullLocator
 
-from analysis.core.estimates import Estimate
-from analysis.describe.table import percent
+from analysis.core.estimates import Estimate, Floats
+from analysis.describe.table import CHANCE, percent
 
 WIDTH = 8.33  # inches; an SVG inch is 96 pixels, so 800 of them
 PANEL_COLUMNS = 3  # panels in a row
@@ -198,6 +199,14 @@ def coverage_limits(lows: Sequence[float]) -> tuple[float, float]:
     return max(-0.02, low - room), 1 + room / 2
 
 
+def ends_of(estimates: Sequence[Estimate]) -> tuple[Floats, Floats]:
+    """Values, and how far their intervals reach below and above, (2, values), as error bars are drawn."""
+    value, low, high = (
+        np.array([getattr(one, name) for one in estimates], np.float64) for name in ("value", "lo", "hi")
+    )
+    return value, np.vstack([value - low, high - value])
+
+
 def grid(axes: Axes, which: str = "y") -> None:
     """Light lines behind the data."""
     axes.grid(visible=True, axis="both" if which == "both" else "x" if which == "x" else "y")
@@ -206,7 +215,6 @@ def grid(axes: Axes, which: str = "y") -> None:
 # Dots with intervals on one share axis: AUCs beside chance, their stratified values and bare labels.
 
 
-CHANCE = 0.5
 SMALL = 3.4  # points across, of a stratified value
 BELOW = 0.27  # of a line, from an AUC to its stratified value
 TICK = 0.24  # of a line, half of the tick of a bare label
@@ -234,6 +242,14 @@ def baseline(axes: Axes, found: Estimate, height: float) -> None:
     if found.value is not None:
         ends = [height - TICK, height + TICK]
         axes.plot([found.value] * 2, ends, color="#8a8a8a", linewidth=2.2, solid_capstyle="butt", zorder=1)
+
+
+def dots(axes: Axes, height: float, aucs: Sequence[Estimate], colour: str) -> None:
+    """A pooled AUC with its interval, the stratified one and the bare label, in one line."""
+    pooled, within, label = aucs
+    baseline(axes, label, height)
+    with_interval(axes, pooled, height, colour)
+    stratified(axes, within, height, colour)
 
 
 def chance(axes: Axes) -> None:

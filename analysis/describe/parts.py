@@ -1,15 +1,16 @@
-"""Parts of the descriptive pages: tables and pictures under one heading, whoever shows them."""
+"""A description is a list of parts; a part is tables and pictures under one heading, whoever shows them."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from analysis.core.estimates import Estimate
+from analysis.describe import drawing
 from analysis.describe.table import Table
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+Words = tuple[str, str]  # the sentence that a picture supports, and details in a shorter line
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Part:
         tables: files tables/NAME.csv and tables/NAME.md.
         pictures: in order.
         is_posthoc: conceived after data were seen (in the paper, or here); shown in its own section.
+        undefined: why no table has a row and no picture is drawn; empty if something is there.
     """
 
     key: str
@@ -52,19 +54,12 @@ class Part:
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
     is_posthoc: bool = False
+    undefined: str = ""
 
 
-# From numbers to a picture: matplotlib is imported here, when something is drawn, and not before.
-
-
-Words = tuple[str, str]  # the sentence that a picture supports, and details in a shorter line
-
-
-def picture(name: str, title: str, words: Words, draw: Callable[[], "Figure"]) -> Picture:
-    """Draw figures/NAME.svg; `draw` imports what it needs of matplotlib itself."""
+def picture(name: str, title: str, words: Words, draw: Callable[[], Figure]) -> Picture:
+    """Draw figures/NAME.svg."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
-    from analysis.describe import drawing
-
     with drawing.styled():
         figure = draw()
     sentence, more = words
@@ -76,14 +71,15 @@ def picture_of(
     title: str,
     numbers: Sequence[tuple[str, Estimate]],
     words: Callable[[], Words],
-    draw: Callable[[], "Figure"],
+    draw: Callable[[], Figure],
 ) -> Picture:
     """A picture of named numbers, and which of them it lacks; none, and why, where all are undefined.
 
     `words` and `draw` are called only if some number is there.
     """
     if all(found.value is None for _, found in numbers):
-        return no_picture(name, title, numbers[0][1].undefined)
+        reasons = (found.undefined for _, found in numbers)
+        return no_picture(name, title, next(reasons, "there is no such number"))
     sentence, more = words()
     return picture(name, title, (sentence, (more + what_lacks(numbers)).strip()), draw)
 

@@ -1,14 +1,17 @@
-"""What a table is, whatever it is written as."""
+"""What a table is, whatever it is written as; each column says once what it holds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from operator import attrgetter
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from analysis.core.estimates import Estimate
 from kvexp.errors import printable
 
 Value = str | int | float | Estimate | None
+Row = tuple[Value, ...]
 CAUTION = "Descriptive numbers; no verdict reads them."
 
 
@@ -21,6 +24,71 @@ class Word(str):
 ALL, MAIN, POOLED = Word("all"), Word("main"), Word("pooled")
 WORDS = {"model": (POOLED,), "task": (ALL, MAIN)}  # by key of a column: names that could pass for them
 NOT_ASKED = Estimate(None)  # there is no such number to have, as a signal that an arm does not log
+
+CHANCE = 0.5  # the AUC of a signal without information
+AUC, SHARE, ERROR = "AUC, 0 to 1", "share", "relative error"
+DIFFERENCE, RANKED = "difference of shares", "from -1 to 1"
+# What a column of such a key holds in every table that says nothing else: meaning and unit.
+MEANINGS: dict[str, tuple[str, str]] = {
+    "suite": ("suite of the study", "name"),
+    "suites": ("suites that are pooled", "names"),
+    "model": (
+        "model; pooled: all models of the suite together, a model called so is written `pooled (a model)`",
+        "name",
+    ),
+    "task": (
+        "task; main: the main tasks together; all: all tasks; a task called so is written `main (a task)`",
+        "name",
+    ),
+    "tasks": ("tasks that are pooled; main: the main ones", "name"),
+    "arm": ("eviction method; full: the whole cache", "name"),
+    "condition": ("aware: eviction after the question is known; stream: before it", "name"),
+    "budget": (
+        "share of the cached tokens that is kept; all: all budgets together; empty: none",
+        SHARE,
+    ),
+    "seed": ("seed of the draw; mean: the mean over all seeds", "number"),
+    "signal": (
+        "quantity that is to tell failures, oriented so that larger means more likely a failure",
+        "name",
+    ),
+    "label": (
+        "what is positive: own_failure, induced_failure (among what the full cache answers), attribution "
+        "(among failures)",
+        "name",
+    ),
+    "rows": ("answers that are counted", "count"),
+    "positives": ("of these, positive ones: failures of the kind that the label names", "count"),
+    "failures": ("answers that fail", "count"),
+    "successes": ("answers that succeed", "count"),
+    "auc": (
+        "probability that the signal ranks a positive answer above another one, all pairs (ties half)",
+        AUC,
+    ),
+    "pooled": ("the AUC over all pairs, across models, tasks, conditions and budgets", AUC),
+    "stratified": ("the AUC over pairs within the same model, task, condition and budget", AUC),
+    "baseline": ("the AUC of the bare condition x budget label, without any signal", AUC),
+    "cell": ("the AUC of the bare condition x budget label, without any signal", AUC),
+    "coverage": ("share of cells whose true error is no larger than the certificate says", SHARE),
+    "spearman": ("rank correlation of certificate and true error, all cells together", RANKED),
+    "ratio": ("median certificate over median error of Poisson eviction", "ratio"),
+    "hajek": ("error of the attention output under Poisson eviction with the offset", ERROR),
+    "no_offset": ("median error under Poisson eviction without the offset", ERROR),
+    "topk": ("error of the attention output under top-k eviction", ERROR),
+    "uniform": ("median error under uniform sampling, with the offset", ERROR),
+    "certificate": ("certified relative error of the attention output", ERROR),
+    "score": ("importance score that pi and top-k are made from", "name"),
+    "cells": ("cells: one query head of one layer at one query of one prompt", "count"),
+    "layer": ("layer of the model, from 0", "number"),
+    "head": ("query head of the layer, from 0", "number"),
+    "promised": ("coverage that the certificate is made for, 1 - delta", SHARE),
+    "induced": ("failures among what the full cache answers", SHARE),
+    "rescued": ("successes among what the full cache does not answer", SHARE),
+    "base": ("accuracy of the arm alone", SHARE),
+    "full": ("accuracy of the full cache", SHARE),
+    "random": ("accuracy with as many queries recomputed, chosen at random: the exact expectation", SHARE),
+}
+UNITS = {"share": SHARE, "budget": SHARE, "number": "number", "plain": ""}  # of a column that has no other
 
 
 @dataclass(frozen=True)
@@ -35,6 +103,8 @@ class Column:
             digits, a budget with all.
         is_estimate: it holds estimates, which take four columns in a CSV.
         has_interval: people see the interval too.
+        meaning: what it holds; empty: what MEANINGS says of its key.
+        unit: of its numbers, or what kind of value it is.
     """
 
     key: str
@@ -42,6 +112,35 @@ class Column:
     form: str = "plain"
     is_estimate: bool = False
     has_interval: bool = True
+    meaning: str = ""
+    unit: str = ""
+
+    @property
+    def explained(self) -> tuple[str, str]:
+        """Meaning and unit; a column that nobody explains means at least what its head says."""
+        if self.meaning:
+            return self.meaning, self.unit
+        return MEANINGS.get(self.key, (self.words, UNITS.get(self.form, "")))
+
+
+def column(key: str, words: str = "", meaning: str = "", unit: str = "", form: str = "plain") -> Column:
+    """A column of names, counts or numbers without intervals."""
+    return Column(key, words or key, form, meaning=meaning, unit=unit)
+
+
+def share(key: str, words: str = "", meaning: str = "", unit: str = SHARE, *, bare: bool = False) -> Column:
+    """A column of estimates between 0 and 1; `bare`: people do not see their intervals."""
+    return Column(key, words or key, "share", True, not bare, meaning, unit)
+
+
+def number(key: str, words: str = "", meaning: str = "", unit: str = "", form: str = "number") -> Column:
+    """A column of estimates on any scale."""
+    return Column(key, words or key, form, True, meaning=meaning, unit=unit)
+
+
+def columns(*keys: str) -> tuple[Column, ...]:
+    """Columns whose heads are their keys."""
+    return tuple(BUDGET if key == "budget" else column(key) for key in keys)
 
 
 BUDGET = Column("budget", "budget", "budget")
@@ -49,6 +148,7 @@ BUDGET = Column("budget", "budget", "budget")
 POOLED_MEANS = "pooled: AUC of all pairs, across models, tasks, conditions and budgets."
 STRATIFIED_MEANS = "stratified: AUC of pairs within the same model, task, condition and budget."
 LABEL_MEANS = "label alone: AUC of the bare condition x budget label, which needs no signal."
+AUCS = (share("auc", "AUC"), share("stratified"), share("cell", "label alone"))
 
 
 @dataclass(frozen=True)
@@ -64,16 +164,18 @@ class Table:
         is_tall: few rows of many columns: people see it turned, a line for each column.
         excerpt: the rows that people see where all are too many; machines get all.
         caution: what the numbers are, in one sentence before them.
+        brief: what the terminal shows of it after a run.
     """
 
     name: str
     title: str
     columns: tuple[Column, ...]
-    rows: tuple[tuple[Value, ...], ...]
+    rows: tuple[Row, ...]
     remarks: tuple[str, ...] = ()
     is_tall: bool = False
-    excerpt: tuple[tuple[Value, ...], ...] | None = None
+    excerpt: tuple[Row, ...] | None = None
     caution: str = CAUTION
+    brief: tuple["Table", ...] = ()
 
     def only(self, keys: Sequence[str], remarks: Sequence[str]) -> "Table":
         """The table with these columns alone, and with remarks that fit them."""
@@ -82,23 +184,65 @@ class Table:
         rows = tuple(tuple(row[i] for i in at) for row in self.rows)
         return replace(self, columns=columns, rows=rows, remarks=tuple(remarks))
 
-    def shown(self, *, has_intervals: bool = True) -> list[list[str]]:
-        """Heads and rows as people see them; without `has_intervals` no column shows any."""
-        columns = [replace(c, has_interval=c.has_interval and has_intervals) for c in self.columns]
-        lines = [[column.words for column in columns]]
+    def bare(self) -> "Table":
+        """The table without its intervals."""
+        return replace(self, columns=tuple(replace(one, has_interval=False) for one in self.columns))
+
+    def briefly(self, *tables: "Table") -> "Table":
+        """The table, of which a terminal shows these after a run."""
+        return replace(self, brief=tables)
+
+    def shown(self) -> list[list[str]]:
+        """Heads and rows as people see them."""
+        lines = [[column.words for column in self.columns]]
         rows = self.rows if self.excerpt is None else self.excerpt
-        lines += [[shown(*pair) for pair in zip(row, columns, strict=True)] for row in rows]
+        lines += [[shown(*pair) for pair in zip(row, self.columns, strict=True)] for row in rows]
         return [list(line) for line in zip(*lines, strict=True)] if self.is_tall else lines
 
     def reasons(self) -> Iterator[str]:
-        """Why values or intervals are undefined, each reason once."""
+        """Why values, or intervals that people see, are undefined; each reason once."""
         seen = dict[str, list[str]]()
         for row in self.rows:
             for value, column in zip(row, self.columns, strict=True):
-                if isinstance(value, Estimate) and value.undefined:
+                is_asked = column.has_interval or not isinstance(value, Estimate) or value.value is None
+                if isinstance(value, Estimate) and value.undefined and is_asked:
                     names = seen.setdefault(value.undefined, [])
                     names += [column.words] if column.words not in names else []
         yield from (f"{reason} ({'; '.join(names)})" for reason, names in seen.items())
+
+
+# Records of numbers as lines of a table: fields and properties whose types are annotated with a Column.
+
+
+def columns_of(record: type, keys: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns that a record's fields and properties declare; `keys`: these alone, in this order."""
+    found = dict(_declared(record))
+    return tuple(found[key][0] for key in (keys or found))
+
+
+def rows_of(record: type, records: Iterable[Any], keys: Sequence[str] = ()) -> tuple[Row, ...]:
+    """Records as rows of `columns_of`."""
+    found = dict(_declared(record))
+    reads = [attrgetter(found[key][1]) for key in (keys or found)]
+    return tuple(tuple(read(one) for read in reads) for one in records)
+
+
+def _declared(record: type, path: str = "") -> Iterator[tuple[str, tuple[Column, str]]]:
+    """By key: the column, and where the record has its value; a record in a record has its columns there."""
+    hints = get_type_hints(record, include_extras=True)
+    made = {name: one for name, one in vars(record).items() if isinstance(one, property)}
+    hints |= {name: get_type_hints(one.fget, include_extras=True)["return"] for name, one in made.items()}
+    for name, hint in hints.items():
+        if get_origin(hint) is Annotated:
+            kind, told = get_args(hint)
+            if isinstance(told, Column):
+                column = replace(told, key=told.key or name, is_estimate=kind is Estimate)
+                yield column.key, (column, path + name)
+            else:
+                yield from _declared(kind, f"{path}{name}.")
+
+
+# Values as people see them.
 
 
 def shown(value: Value, column: Column) -> str:
@@ -136,9 +280,9 @@ def budget_words(share: float) -> str:
     return f"{(100 * Decimal(repr(float(share)))).normalize():f} %"
 
 
-def percent(share: float) -> str:
-    """A share as people write it: 12.5 %."""
-    return digits(share, "percent")
+def percent(share: float, decimals: int | None = None) -> str:
+    """A share as people write it: 12.5 %; with a fixed number of decimals if one is given."""
+    return digits(share, "percent") if decimals is None else f"{100 * share:.{decimals}f} %"
 
 
 def digits(value: float, form: str) -> str:

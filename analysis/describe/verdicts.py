@@ -7,35 +7,45 @@ from analysis.core.verdicts import Report
 from analysis.core.words import number
 from analysis.describe.parts import Part
 from analysis.describe.scope import Scope
-from analysis.describe.table import Column, Table, Value
+from analysis.describe.table import Row, Table, Value, column, share
 
+ORDER = 1
 CAUTION = "The verdicts as verdicts.json has them; nothing is computed here."
+OBSERVED = "its quantities with their intervals"
+VERDICT = "KILLED, SURVIVED, NOT_MET, INCOMPLETE or INVALID, with PREVIEW before it where it may still change"
+REMARKS = "amendments, fragility, what is missing and the command that runs it"
 CLAIMS = (
-    Column("claim", "claim"),
-    Column("statement", "statement"),
-    Column("kill", "kill condition"),
-    Column("condition", "as an expression"),
-    Column("observed", "observed"),
-    Column("verdict", "verdict"),
-    Column("label", "in the registration's words"),
-    Column("remarks", "remarks"),
+    column("claim", "", "id of the claim", "name"),
+    column("statement", "", "what it says", "text"),
+    column("kill", "kill condition", "the kill condition in words", "text"),
+    column(
+        "condition",
+        "as an expression",
+        "the kill condition as the expression that was evaluated",
+        "expression",
+    ),
+    column("observed", "", OBSERVED, "text"),
+    column("verdict", "", VERDICT, "name"),
+    column("label", "in the registration's words", "what the registration calls that verdict", "text"),
+    column("remarks", "", REMARKS, "text"),
 )
+CLUSTERS = "clusters that the resamples draw from; empty: it has none"
 QUANTITIES = (
-    Column("claim", "claim"),
-    Column("quantity", "quantity"),
-    Column("meaning", "meaning"),
-    Column("value", "estimate", "share", is_estimate=True),
-    Column("rows", "rows"),
-    Column("clusters", "clusters"),
-    Column("note", "note"),
+    column("claim", "", "id of the claim", "name"),
+    column("quantity", "", "name of the quantity in the claim's conditions", "name"),
+    column("meaning", "", "what it is, as registered", "text"),
+    share("value", "estimate", "the quantity", "as its meaning says"),
+    column("rows"),
+    column("clusters", "", CLUSTERS, "count"),
+    column("note", "", "what a reader should know besides", "text"),
 )
 
 
-def verdicts(scope: Scope) -> Part | None:
+def describe(scope: Scope) -> Iterator[Part]:
     """A line for each claim, and a second table with a line for each of its numbers (Table 1)."""
     report = scope.report
     if not report.verdicts:
-        return None
+        return
     title = ", ".join([f"The registered claims of study {report.study.name}", *report.marks])
     rows = tuple(tuple(_claim(report, verdict)) for verdict in report.verdicts)
     made = Table("table1", title, CLAIMS, rows, tuple(_previews(report)), caution=CAUTION)
@@ -46,7 +56,7 @@ def verdicts(scope: Scope) -> Part | None:
         tuple(row for verdict in report.verdicts for row in _quantities(verdict)),
         caution=CAUTION,
     )
-    return Part("verdicts", "The claims and what became of them", tables=(made, numbers))
+    yield Part("verdicts", "The claims and what became of them", tables=(made, numbers))
 
 
 def _claim(report: Report, verdict: Verdict) -> Iterator[Value]:
@@ -77,7 +87,7 @@ def _remarks(report: Report, verdict: Verdict) -> Iterator[str]:
     yield from (f"run: {command}" for command in report.commands(answer))
 
 
-def _quantities(verdict: Verdict) -> Iterator[tuple[Value, ...]]:
+def _quantities(verdict: Verdict) -> Iterator[Row]:
     declared = verdict.registered.content.claim[verdict.claim_id].quantities
     for name, found in verdict.answer.quantities.items():
         yield (

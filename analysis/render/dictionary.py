@@ -1,6 +1,5 @@
 """tables/columns.csv: what every column of the tables and every field of the JSON files means."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -9,32 +8,37 @@ from typing import Literal
 
 import msgspec
 
-from analysis.describe.blind_marks import ENDING
-from analysis.describe.table import Column, Table, Value
+from analysis.describe.table import Row, Table, column
 from analysis.render.csv import ENDINGS
 
-FILE = Path(__file__).parent / "columns.toml"
+FILE = Path(__file__).parent / "json_fields.toml"
 NAME = "columns"
 ESTIMATE = "an estimate"  # a unit that stands for the fields of one
-EVERY = "*"  # the words that hold in every table
-UNITS = {"share": "share", "budget": "share", "number": "number", "plain": ""}
-COLUMNS = tuple(Column(key, key) for key in ("file", "field", "words", "meaning", "unit"))
+COLUMNS = (
+    column("file", meaning="file in tables/, or beside it", unit="name"),
+    column(
+        "field",
+        meaning="column of a CSV, or path in a JSON: [] an entry of a list, * any name, ** anything below",
+        unit="name",
+    ),
+    column("words", meaning="its name in tables for people", unit="text"),
+    column("meaning", meaning="what it is", unit="text"),
+    column("unit", meaning="its unit, or what kind of value it is", unit="text"),
+)
 Meanings = Mapping[str, tuple[str, str]]  # by name: meaning and unit
 
 
 class Glossary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """columns.toml.
+    """json_fields.toml.
 
     Attributes:
-        format: kvexp-columns/1.
+        format: kvexp-json-fields/1.
         estimate: by field of an estimate.
-        tables: by table, then by column.
         json: by file, then by path.
     """
 
-    format: Literal["kvexp-columns/1"]
+    format: Literal["kvexp-json-fields/1"]
     estimate: dict[str, tuple[str, str]]
-    tables: dict[str, dict[str, tuple[str, str]]]
     json: dict[str, dict[str, tuple[str, str]]]
 
 
@@ -52,33 +56,16 @@ def dictionary(tables: Iterable[Table]) -> Table:
     return Table(NAME, "What every column means", COLUMNS, tuple(rows))
 
 
-def known(table: str, key: str) -> tuple[str, str] | None:
-    """Meaning and unit of a column; None: columns.toml does not have it.
-
-    Tables of an attention suite have its name before theirs; those of a blind run are marked in their names.
-    """
-    every, table = glossary().tables, table.replace(ENDING, "")
-    own = every.get(table) or every.get(f"*.{table.rpartition('.')[2]}", {})
-    if found := own.get(key) or every[EVERY].get(key):
-        return found
-    for pattern, (meaning, unit) in own.items():
-        if match := re.fullmatch(re.escape(pattern).replace(r"\*", "(.+)"), key):
-            return meaning.replace("{}", ".".join(match.groups())), unit
-    return None
+def _of_table(table: Table) -> Iterator[Row]:
+    for one in table.columns:
+        meaning, unit = one.explained
+        yield f"{table.name}.csv", one.key, one.words, meaning, unit
+        for ending in ENDINGS[1:] if one.is_estimate else ():
+            told, other = glossary().estimate[ending.removeprefix("_")]
+            yield f"{table.name}.csv", one.key + ending, "", f"of {one.key}: {told}", other or unit
 
 
-def _of_table(table: Table) -> Iterator[tuple[Value, ...]]:
-    for column in table.columns:
-        # A table that somebody added says at least what its heads say.
-        meaning, unit = known(table.name, column.key) or (column.words, UNITS.get(column.form, ""))
-        yield f"{table.name}.csv", column.key, column.words, meaning, unit
-        for ending in ENDINGS[1:] if column.is_estimate else ():
-            meaning, other = glossary().estimate[ending.removeprefix("_")]
-            words = f"of {column.key}: {meaning}"
-            yield f"{table.name}.csv", column.key + ending, "", words, other or unit
-
-
-def _of_json(file: str, fields: Meanings) -> Iterator[tuple[Value, ...]]:
+def _of_json(file: str, fields: Meanings) -> Iterator[Row]:
     for path, (meaning, unit) in fields.items():
         if unit != ESTIMATE:
             yield file, path, "", meaning, unit

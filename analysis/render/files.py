@@ -1,21 +1,16 @@
 """Figures and tables of a study, as files below the output folder."""
 
 import hashlib
-import logging
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from analysis.core import write
 from analysis.core.verdicts import Report
 from analysis.core.write import complain
-from analysis.describe.attention.describe import Attention
-from analysis.describe.attention.figures import FIGURES
-from analysis.describe.attention.tables import ablations, tables_of
-from analysis.describe.blind_marks import marked_suites, marked_svg, marked_table
+from analysis.describe.blind_marks import marked_table
 from analysis.describe.description import Description, described
 from analysis.describe.parts import Part
 from analysis.render import dictionary, generations, json
@@ -25,24 +20,13 @@ from analysis.render.page import page
 from analysis.render.terminal import to_text
 
 
-def outputs(
-    suites: Sequence[Attention], parts: Sequence[Part], *, is_blind: bool = False
-) -> Iterator[tuple[str, str | None]]:
+def outputs(parts: Sequence[Part], *, is_blind: bool = False) -> Iterator[tuple[str, str | None]]:
     """Paths relative to the output folder, each with its text.
 
     None: the file must not be there. A figure of an earlier state would pass for one of these logs.
-    With `is_blind`, suites and parts have their marks already; what is made of suites here gets them too.
+    With `is_blind` the parts have their marks already; the dictionary of columns gets them too.
     """
-    for one in suites:
-        drawn = dict(_figures(one)) if one.budgets else {}
-        for name in FIGURES:
-            svg = drawn.get(name)
-            yield f"figures/{one.name}.{name}.svg", marked_svg(svg) if svg and is_blind else svg
-    of_suites = [table for one in suites for table in tables_of(one)]
-    of_suites += [ablations(suites)] if suites else []
-    if is_blind:
-        of_suites = [marked_table(table) for table in of_suites]
-    tables = [*of_suites, *(table for part in parts for table in part.tables)]
+    tables = [table for part in parts for table in part.tables]
     for table in tables:
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)
@@ -53,16 +37,6 @@ def outputs(
     for part in parts:
         for picture in part.pictures:
             yield f"figures/{picture.name}.svg", picture.svg
-
-
-def _figures(one: Attention) -> Iterator[tuple[str, str]]:
-    # Here, not above: half a second that a study without cells need not wait.
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it talks of caches on stderr
-    from analysis.describe.attention.figures import figures_of
-    from analysis.describe.drawing import to_svg
-
-    for name, figure in figures_of(one):
-        yield name, to_svg(figure)
 
 
 # Files that the analysis wrote into a folder before and does not make any more, told by their digests.
@@ -137,12 +111,9 @@ def write_description(report: Report, out: Path | None) -> str:
 
 def _files(folder: Path, report: Report, found: Description) -> dict[str, str | None]:
     """Tables, figures and the page by path; None: the file must not be there."""
-    shown = replace(found, attention=marked_suites(found.attention)) if found.is_blind else found
-    files = dict(outputs(shown.attention, shown.parts, is_blind=found.is_blind))
-    return {
-        **files,
-        "report.html": page(report, shown, files, is_stale=generations.is_stale(folder, report.study)),
-    }
+    files = dict(outputs(found.parts, is_blind=found.is_blind))
+    is_stale = generations.is_stale(folder, report.study)
+    return {**files, "report.html": page(report, found.parts, is_stale=is_stale)}
 
 
 def _write_all(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:

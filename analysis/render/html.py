@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from analysis.core.words import word
 from analysis.render.page_tables import LONGEST
 from kvexp.errors import printable
 
@@ -67,23 +68,20 @@ def _environment() -> Environment:
     )
     made.filters["anchor"] = anchor
     made.filters["whole"] = whole
+    made.filters["truth"] = word
     return made
 
 
 def _fit(value: Any) -> Any:
-    """Text without characters that are invisible or turn the reading direction; None is no word."""
+    """Text without characters that are invisible or turn the reading direction; None is no word.
+
+    Line breaks are as good as spaces in a page; other control characters are shown as escapes.
+    """
     if value is None:
         return ""
-    return printable(" ".join(_lines(value))) if isinstance(value, str) and not _is_ours(value) else value
-
-
-def _is_ours(text: str) -> bool:
-    return isinstance(text, Markup)
-
-
-def _lines(text: str) -> list[str]:
-    """Line breaks are as good as spaces in a page; other control characters are shown as escapes."""
-    return [line.replace("\t", " ") for line in text.replace("\r\n", "\n").split("\n")]
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
+    return value
 
 
 def whole(text: str) -> Markup:
@@ -99,8 +97,5 @@ def whole(text: str) -> Markup:
 
 def anchor(text: str) -> str:
     """An id for a place in the page: different texts differ, and no text ends an attribute."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f".{ord(c):x}." for c in _nfc(text))
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", text)
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f".{ord(c):x}." for c in text)

@@ -1,78 +1,44 @@
 """Descriptive numbers as JSON, by the same rules as the verdicts."""
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from analysis.core import as_json
 from analysis.core.estimates import Estimate
-from analysis.describe.details import PanelRow, Rate
+from analysis.describe.description import Attention, Description
 
-if TYPE_CHECKING:
-    from analysis.describe.description import Description
+FACTS = ("suite", "model", "name", "tasks", "scores", "prompts", "cells", "promised", "undefined")
 
 
-def to_json(found: "Description") -> str:
+def to_json(found: Description) -> str:
     """Everything descriptive, for machines."""
-    sections = found.sections
     body = {
         "format": "kvexp-details/1",
         "study": found.study.name,
         "blind": found.is_blind,
-        "details": {
-            "panel": [_panel_row(row) for one in sections for row in one.details.panel],
-            "accuracy": [_rate(row) for one in sections for row in one.details.accuracy],
-            "induced": [_rate(row) for one in sections for row in one.details.induced],
-            "rescued": [_rate(row) for one in sections for row in one.details.rescued],
-            **({"control": _control(found)} if _has_control(found) else {}),
-        },
-        **({"attention": [_plain(one) for one in found.attention]} if found.attention else {}),
+        "details": _plain(found.details),
+        **({"attention": [_attention(one) for one in found.attention]} if found.attention else {}),
     }
     return as_json.dumped(body)
 
 
-def _panel_row(row: PanelRow) -> dict[str, Any]:
-    return {
-        "suite": row.suite,
-        "tasks": row.tasks,
-        "arm": row.arm,
-        "signal": row.signal,
-        "label": row.label,
-        "positives": row.positives,
-        "pooled": as_json.estimate(row.pooled),
-        "stratified": as_json.estimate(row.stratified),
-        "cell_label": as_json.estimate(row.cell_label),
-    }
-
-
-def _rate(row: Rate) -> dict[str, Any]:
-    return {
-        "suite": row.suite,
-        "task": row.task,
-        "arm": row.arm,
-        "condition": row.condition,
-        "budget": row.budget,
-        **as_json.estimate(row.estimate),
-    }
-
-
-def _has_control(found: "Description") -> bool:
-    registered = [one.registered.content.details for one in found.sections]
-    return any(details is not None and details.control is not None for details in registered)
-
-
-def _control(found: "Description") -> list[Any]:
-    return [_plain(row) for one in found.sections for row in one.details.control]
+def _attention(one: Attention) -> dict[str, Any]:
+    return {**{name: _plain(getattr(one.suite, name)) for name in FACTS}, **_plain(one.numbers)}
 
 
 def _plain(value: Any) -> Any:
-    """A record of numbers by field name; the frames that figures are drawn from stay out."""
+    """A record of numbers by field name; frames stay out, and `estimate` is spelt out in its place."""
     if isinstance(value, Estimate):
         return as_json.estimate(value)
     if is_dataclass(value):
-        found = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: _plain(one) for name, one in found.items() if not isinstance(one, pd.DataFrame)}
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        found = {name: _plain(one) for name, one in value.items() if not isinstance(one, pd.DataFrame)}
+        spelt = found.pop("estimate", {})
+        return {**found, **spelt}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return as_json.rounded(value) if isinstance(value, float) else value

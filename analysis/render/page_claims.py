@@ -16,6 +16,7 @@ from analysis.core.verdicts import ANEW, Report
 from analysis.describe.table import LABEL_MEANS, POOLED_MEANS, STRATIFIED_MEANS, budget_words
 from analysis.render.page_tables import NONE, Cell, Grid, code, estimate, grid, truth
 from kvexp.documents.registration import Question
+from kvexp.documents.schema import Claim as Written
 from kvexp.documents.schema import Population
 
 # What stands beside a claim's pooled AUC: the stratified one, and that of the bare label.
@@ -122,14 +123,6 @@ EVERY_SUITE = "all suites"  # no name: those have no spaces
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A kill or support condition and whether it holds."""
-
-    text: str
-    holds: str
-
-
-@dataclass(frozen=True)
 class Observed:
     """One quantity as the verdict table shows it; with what stands beside it if it is a pooled AUC."""
 
@@ -140,51 +133,44 @@ class Observed:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim.
+    """One claim as the page shows it.
 
     Attributes:
-        id: as registered.
-        registration: id of its registration.
-        statement: as registered.
+        verdict: what was decided.
+        written: the claim as registered.
         state: the verdict without marks, in the words of the analysis.
         icon: name of its sign.
-        marks: PREVIEW where the verdict is one.
         label: registered words for this state, where they are others.
+        marks: what its verdict is told with: RE-ANALYSED, PREVIEW.
         history: how the claim came to be registered as it stands.
         provisional: why the verdict is a preview.
         observed: its quantities.
         beside: the pooled AUCs that it rests on and that are none of its quantities.
-        kill: its kill condition.
-        kill_prose: the same as the author said it.
-        support: its support condition, if it has one.
-        fragile: how often other bootstrap seeds give another verdict.
-        fragile_share: the same as a share; None: not tried.
+        is_tried: whether it was decided with other bootstrap seeds.
         population: what it is about, name and value.
         tables: counts, quantities, readings and sensitivities, what is missing.
-        problems: contradictions in the logs that touch its rows.
         commands: what to type to get the missing rows.
     """
 
-    id: str
-    registration: str
-    statement: str
+    verdict: Verdict
+    written: Written
     state: str
     icon: str
-    marks: tuple[str, ...]
     label: str
+    marks: tuple[str, ...]
     history: tuple[str, ...]
     provisional: tuple[str, ...]
     observed: tuple[Observed, ...]
     beside: tuple[Beside, ...]
-    kill: Condition
-    kill_prose: str
-    support: Condition | None
-    fragile: str
-    fragile_share: float | None
+    is_tried: bool
     population: tuple[tuple[str, str], ...]
     tables: tuple[Grid, ...]
-    problems: tuple[str, ...]
     commands: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        """As registered."""
+        return self.verdict.claim_id
 
     @property
     def has_beside(self) -> bool:
@@ -199,45 +185,28 @@ def claims_of(report: Report) -> Iterator[Claim]:
 
 
 def _claim(report: Report, verdict: Verdict) -> Claim:
-    written = verdict.registered.content.claim[verdict.claim_id]
     question = verdict.registered.question(verdict.claim_id)
-    answer, fragile = verdict.answer, verdict.fragile
     state = report.state(verdict)
     provisional = () if report.is_blind else tuple(report.provisional(verdict))
-    is_tried = fragile is not None and not report.is_blind
     beside = beside_of(report.study, verdict)
-    support = None if written.support is None else _condition(written.support, answer.support)
+    label = report.label(verdict)
+    told = state.replace("_", " ")
     return Claim(
-        id=verdict.claim_id,
-        registration=verdict.registered.content.id,
-        statement=written.statement,
-        state=state.replace("_", " "),
+        verdict,
+        verdict.registered.content.claim[verdict.claim_id],
+        state=told,
         icon=state.lower().replace("_", "-"),
-        marks=(*((ANEW,) if report.is_anew else ()), *(("PREVIEW",) if provisional else ())),
-        label=_told(report.label(verdict), state),
+        label="" if label.casefold() == told.casefold() else label,
         history=tuple(report.history(verdict)),
+        marks=(*((ANEW,) if report.is_anew else ()), *(("PREVIEW",) if provisional else ())),
         provisional=provisional,
-        observed=tuple(_observed(question, answer, beside)),
+        observed=tuple(_observed(question, verdict.answer, beside)),
         beside=tuple(one for one in beside if not one.quantity),
-        kill=_condition(written.kill, answer.kill),
-        kill_prose=written.kill_prose,
-        support=support,
-        fragile=f"{fragile.differ} of {fragile.of}" if is_tried and fragile is not None else "-",
-        fragile_share=fragile.differ / fragile.of if is_tried and fragile is not None else None,
+        is_tried=verdict.fragile is not None and not report.is_blind,
         population=tuple(_population(question)),
         tables=tuple(_tables(report, verdict, question, beside)),
-        problems=answer.problems,
-        commands=tuple(report.commands(answer)),
+        commands=tuple(report.commands(verdict.answer)),
     )
-
-
-def _told(label: str, state: str) -> str:
-    """The registered word for a state, unless it is the state's own."""
-    return "" if label.casefold() == state.replace("_", " ").casefold() else label
-
-
-def _condition(text: str, holds: bool | None) -> Condition:
-    return Condition(text, truth(holds).text)
 
 
 def _observed(question: Question, answer: Answer, beside: Sequence[Beside]) -> Iterator[Observed]:

@@ -3,19 +3,22 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from analysis.core.evidence_text import HOLDS, STAGES, WORD, commands
 from analysis.core.seals import SHORT, Step
 from analysis.core.verdicts import Report
 from analysis.render.page_tables import NONE, Cell, Grid, code, grid
-from kvexp.documents.forms import GRADES, Evidence, LockEvidence, Replayed, SealEvidence, Stamp, vouched
+from kvexp.documents.forms import GRADES, Evidence, LockEvidence, SealEvidence, Stamp, vouched
 
 REPLAY = "replay"
 TALLIED = {HOLDS[False]: "fail", HOLDS[None]: "open", HOLDS[True]: "hold"}  # the worst first
 
 
-@dataclass(frozen=True)
-class Sentence:
+Facts = tuple[tuple[str, str], ...]  # names and words
+
+
+class Sentence(NamedTuple):
     """One sentence of the evidence and whether it holds: holds, fails or unknown."""
 
     state: str
@@ -23,28 +26,19 @@ class Sentence:
     words: str
 
 
-@dataclass(frozen=True)
-class Registration:
+class Registration(NamedTuple):
     """A registration as its author wrote it."""
 
     id: str
     title: str
-    facts: tuple[tuple[str, str], ...]
+    facts: Facts
 
 
-@dataclass(frozen=True)
-class Amended:
-    """One amendment.
-
-    Attributes:
-        name: as its folder is called.
-        facts: when, why, what had been seen, what changed and which claims that touches.
-        lines: of the registration, old and new.
-        before: how to get the verdict by the seal before, line by line.
-    """
+class Amended(NamedTuple):
+    """One amendment; `before`: how to get the verdict by the seal before."""
 
     name: str
-    facts: tuple[tuple[str, str], ...]
+    facts: Facts
     lines: tuple[str, ...]
     before: tuple[str, ...]
 
@@ -90,9 +84,13 @@ def evidence_of(report: Report) -> Shown:
         note = shown.note or f"there is no evidence.json: kvexp verify {study} makes it"
         return Shown(note, registrations, problems, amendments=amendments)
     found = shown.evidence
-    checks = [Sentence(_state(one.holds), one.name, one.words) for one in found.checks]
-    if found.replay is not None and REPLAY not in (one.name for one in found.checks):
-        checks.append(_replay(found.replay))
+    checks = [Sentence(HOLDS[one.holds], one.name, one.words) for one in found.checks]
+    if (again := found.replay) is not None and REPLAY not in (one.name for one in found.checks):
+        words = (
+            f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
+            f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
+        )
+        checks.append(Sentence(HOLDS[again.holds], REPLAY, words))
     checks.sort(key=lambda one: list(TALLIED).index(one.state))
     return Shown(
         "",
@@ -218,15 +216,3 @@ def _facts_of(step: Step) -> Iterator[tuple[str, str]]:
         "touches",
         f"every claim: {', '.join(step.shared)}" if step.shared else ", ".join(claims) or "no claim",
     )
-
-
-def _replay(again: Replayed) -> Sentence:
-    words = (
-        f"keep sets of {again.rows:,} of {again.of:,} random rows were recomputed from the anchor: "
-        f"{again.digests_equal:,} are the same, {again.agree:,} of {again.probed:,} tokens agree"
-    )
-    return Sentence(_state(again.holds), REPLAY, words)
-
-
-def _state(holds: bool | None) -> str:
-    return HOLDS[holds]

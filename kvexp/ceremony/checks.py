@@ -1,4 +1,4 @@
-"""What papers and logs bear out: every check of `kvexp verify`, in one sentence each.
+"""The evidence as a whole: every check of papers and logs, in one sentence each, and what none can tell.
 
 Papers are seals, time stamps, addenda, amendments and copies, and their order to the data; logs are
 attempts, trees, examples, locks, looks, and what was made again.
@@ -6,49 +6,84 @@ attempts, trees, examples, locks, looks, and what was made again.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kvexp.ceremony.attempts import FOREIGN_ANCHOR, broken_chains
-from kvexp.ceremony.evidence import Found
+from kvexp.ceremony.evidence import MEANS, NONE_YET, SEEN, Found
 from kvexp.ceremony.home import protocols_of
+from kvexp.ceremony.unprovable import cannot_exclude
 from kvexp.documents.forms import (
     LOCKED,
     LOOKS,
     SHOWN,
     AttemptEvidence,
     Check,
+    Evidence,
     LockEvidence,
     Regenerated,
     Replayed,
     SealEvidence,
     all_hold,
 )
+from kvexp.documents.judged_from import Judged
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import differences, read_bytes
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import REPLACED, UNANCHORED, UNSEALED, UNSTAMPED, moved_on
 from kvexp.run.prepare import asked_of, questions_digest
 
-NONE_YET = "before-creation"
-SEEN = "after-analysis"
-MEANS = {
-    NONE_YET: "there were none yet",
-    "before-observation": "there were some, and nobody had observed them",
-    "before-access": "there were some, and the author had no access to them",
-    "before-analysis": "the author had them, and had not analysed them",
-    SEEN: "the author had analysed them",
-}
 TOO_EARLY = (UNSEALED, UNSTAMPED, REPLACED)
-
-
-def told(level: str) -> str:
-    """A level of the registration's `existing_data` in words, as the author states it."""
-    return f"{MEANS[level]} ({level})" if level in MEANS else level
 
 
 def check(name: str, holds: bool | None, words: str) -> Check:
     """One sentence of the evidence; `holds` is None where it cannot be told."""
     return Check(name=name, holds=holds, words=words)
+
+
+def sentences(
+    found: Found,
+    attempts: list[AttemptEvidence],
+    jobs: Iterable[Check],
+    replay: Replayed | None,
+    regenerated: Regenerated | None = None,
+) -> Iterator[Check]:
+    """Every check, in the order of the story: registration, stamps, attempts, lock, looks, replay, jobs."""
+    yield from of_papers(found, attempts)
+    yield from of_logs(found, attempts, replay, regenerated)
+    yield from jobs
+
+
+def _read_digests(found: Found) -> dict[str, str]:
+    """What all of this was judged from."""
+    home = found.home
+    judged = Judged(home.root, home.study, home.results, home.folder, home.prefix)
+    suites = {one.content.id: one.content.suites for one in found.registered}
+    sealed = [one.content.claim for one in found.registered if found.seals[one.content.id].seal is not None]
+    digests = judged.digests(suites, {claim for claims in sealed for claim in claims})
+    return {**digests, **judged.authorities({one.trust for one in found.stamps})}
+
+
+def evidence_of(
+    found: Found, jobs: Iterable[Check], replay: Replayed | None, regenerated: Regenerated | None = None
+) -> Evidence:
+    """All of it, with the sentences; `jobs`: what Slurm's accounting lets one say."""
+    attempts = found.attempt_evidence()
+    grades = [seal.grade for seal in found.seals.values()]
+    return Evidence(
+        study=found.home.study,
+        home=found.home.prefix,
+        read=_read_digests(found),
+        grade=min(grades, default=0),
+        seals=list(found.seals.values()),
+        amendments=found.amendments,
+        attempts=attempts,
+        locks=list(found.locks.values()),
+        looks=found.looks,
+        replay=replay,
+        checks=list(sentences(found, attempts, jobs, replay, regenerated)),
+        cannot=list(cannot_exclude(found, regenerated)),
+        regenerated=regenerated,
+    )
 
 
 # Papers.

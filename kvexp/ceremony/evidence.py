@@ -35,6 +35,20 @@ FILE = "evidence.json"
 MAX_LOOKS = 4 * 1024 * 1024
 _look: Reader[Look] = Reader(Look)
 T = TypeVar("T")
+NONE_YET = "before-creation"
+SEEN = "after-analysis"
+MEANS = {
+    NONE_YET: "there were none yet",
+    "before-observation": "there were some, and nobody had observed them",
+    "before-access": "there were some, and the author had no access to them",
+    "before-analysis": "the author had them, and had not analysed them",
+    SEEN: "the author had analysed them",
+}
+
+
+def told(level: str) -> str:
+    """A level of the registration's `existing_data` in words, as the author states it."""
+    return f"{MEANS[level]} ({level})" if level in MEANS else level
 
 
 @dataclass(frozen=True)

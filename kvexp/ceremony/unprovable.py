@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from math import comb
 
-from kvexp.ceremony.checks import told
-from kvexp.ceremony.evidence import Found
+from kvexp.ceremony.evidence import Found, told
 from kvexp.documents.forms import TO_ADD, Regenerated, Stamp
 
 

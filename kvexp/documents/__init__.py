@@ -1,5 +1,1 @@
-"""Pre-registration: what is claimed, and what would prove it wrong.
-
-`condition` and `registration` are leaves that the analysis may import; they import no other part of kvexp
-but `kvexp.errors`.
-"""
+"""Documents: what a registration, a condition, a seal, a stamp, a lock and evidence are on disk."""

@@ -11,7 +11,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -90,7 +90,7 @@ def parse(text: str) -> Expression:
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES:
         raise ConditionError("it has too many parts")
     _check_logic(tree, MAX_DEPTH)
-    return Expression(text, tuple(sorted(_fields(tree))), tree)
+    return Expression(text, tuple(sorted({*_fields(tree)})), tree)
 
 
 def verdict(kill: bool | None, support: bool | None, has_support: bool) -> State:
@@ -155,18 +155,15 @@ def _short(node: ast.expr) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _fields(tree: ast.expr) -> set[tuple[str, str]]:
-    explicit = {
-        id(node.value): (node.value.id, node.attr)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    }
-    bare = {
-        (node.id, "value")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and id(node) not in explicit
-    }
-    return bare | set(explicit.values())
+def _fields(node: ast.AST) -> Iterator[Field]:
+    match node:
+        case ast.Attribute(value=ast.Name(id=name), attr=field):
+            yield name, field
+        case ast.Name(id=name):
+            yield name, "value"
+        case _:
+            for part in ast.iter_child_nodes(node):
+                yield from _fields(part)
 
 
 def _truth(node: ast.expr, quantities: Mapping[str, Any]) -> bool | None:

@@ -1,4 +1,4 @@
-"""What seals, locks, looks, amendments and evidence look like on disk (leaf: stdlib + msgspec).
+"""What seals, locks, looks, amendments and evidence look like on disk, and whose time stamps count.
 
 Like the log schema in `kvexp.records`: versioned by tag, unknown fields refused, null means undefined.
 
@@ -17,14 +17,10 @@ import msgspec
 
 from kvexp.records import Count, Digest, Id, Record, Share
 
-# The public time-stamp authorities that kvexp ships, by the fingerprints of their roots (leaf: stdlib).
-#
-# A seal covers this file. So an author can pin any root, but not make it count as a third party without a
-# change that everybody sees who compares this file with kvexp's own.
-
-
 Kind = Literal["self-run", "pinned", "public"]
-# By the name of the file in preregistration/trust, what `openssl x509 -fingerprint -sha256` prints.
+# The public time-stamp authorities that kvexp ships: by the name of the file in preregistration/trust, what
+# `openssl x509 -fingerprint -sha256` prints of their roots. A seal covers this file. So an author can pin any
+# root, but not make it count as a third party without a change that a reviewer sees.
 PUBLIC = {
     "digicert": "552f7bdcf1a7af9e6ce672017f4f12abf77240c78e761ac203d1d9d20ac89988",
     "globalsign": "2cabeafe37d06ca22aba7391c0033d25982952c453647349763a3ab5ad6ccf69",
@@ -285,7 +281,7 @@ def all_hold(name: str, problems: list[str], words: str) -> Check:
     return Check(name=name, holds=not problems, words=said)
 
 
-# A default is for a field that older evidence lacks: left out where it is null, so that it keeps its bytes.
+# A default is for a field that older evidence lacks. It is left out where it is null: the bytes stay.
 class Evidence(Record, frozen=True, kw_only=True, omit_defaults=True, tag="evidence/2"):
     """All that `kvexp verify` found. No clock and no path of the machine is in it."""
 

@@ -1,4 +1,4 @@
-"""What evidence was judged from: a digest of every paper, lock and log that verify reads (leaf: stdlib).
+"""What evidence was judged from: a digest of every paper, lock and log that verify reads.
 
 Files are named from the root of the repository. What lies in a shard's folder stands as one digest, which
 `LC_ALL=C; cd FOLDER; sha256sum * | sha256sum` gives too. Looks are not here: they may be added to.

@@ -1,4 +1,4 @@
-"""Seals and locks: `sha256sum -c` manifests of files that must not change (leaf: stdlib).
+"""Seals and locks: `sha256sum -c` manifests of files that must not change .
 
 A seal covers what decides a verdict: the registration, what must exist, and the core of the analysis. It
 does not cover descriptive tables and figures, post hoc code, other claims or clusters, so that adding to
@@ -144,10 +144,12 @@ def _digest_of(path: Path) -> str:
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
-    """A regular file of a sane size. Raises SealError for everything else; links are not followed."""
+    """A regular file of a sane size. Raises SealError for everything else: a seal covers no link."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise SealError(f"{path} is not a regular file: put the file itself there")
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            kind = "a link" if stat.S_ISLNK(mode) else "not a regular file"
+            raise SealError(f"{path} is {kind}: put the file itself there")
         with path.open("rb") as file:
             body = file.read(most + 1)
     except OSError as error:

@@ -9,7 +9,6 @@ import datetime
 import hashlib
 import math
 import re
-import stat
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvexp.documents.manifest import SealError, read_bytes
 from kvexp.errors import KvexpError
 
 MAX_BYTES = 256 * 1024
@@ -99,17 +99,9 @@ def read(path: Path) -> Source:
 
 def _text_of(path: Path) -> str:
     try:
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode):
-            raise RegistrationError(f"{path} is a link: a seal covers a file, so put the file itself there")
-        if not stat.S_ISREG(mode):
-            raise RegistrationError(f"{path} is not a regular file")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise RegistrationError(f"{path} cannot be read: {error.strerror}") from None
-    if len(raw) > MAX_BYTES:
-        raise RegistrationError(f"{path} is longer than {MAX_BYTES} bytes")
+        raw = read_bytes(path, MAX_BYTES)
+    except SealError as error:
+        raise RegistrationError(str(error)) from None
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

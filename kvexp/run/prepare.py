@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -211,6 +210,8 @@ def _note(shard: Shard, family: Task) -> Note | None:
     """That a file holds the questions of a shard's task; None for what other files decide as well."""
     if family.is_sized or family.source() is not None or hasattr(family, "data_dir"):
         return None
+    from importlib import metadata  # here: who reads a grid does not wait for it
+
     return Note(
         {
             "version": NOTED,

@@ -4,7 +4,6 @@ A name resolves to the module of that name inside one package folder and nowhere
 cannot import arbitrary code, and adding a part means adding a file.
 """
 
-import dataclasses
 import importlib
 import os
 import pkgutil
@@ -64,13 +63,15 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
     """The part with its parameters set. Raises ConfigError for a parameter that does not fit."""
     cls = part_class(package, name, base)
     kind = _kind(package)
-    fields = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
-    declared = _types(cls) if fields else {}
+    known = _parameters(cls)
+    declared = _types(cls) if known else {}
     for key, value in params.items():
-        if key not in fields:
+        if key not in known:
+            one = f"task.NAME.params.{key}=... of the one that has it"
+            more = f" (task.params.{key}=... is said of every task, {one})" if kind == "task" else ""
             raise ConfigError(
-                f"{kind} {name!r} has no parameter {key!r}; "
-                f"{suggest(key, sorted(fields)) if fields else 'it has none'}"
+                f"{kind} {name!r} has no parameter {key!r}; {suggest(key, known) if known else 'it has none'}"
+                f"{more}"
             )
         _check_type(name, key, value, declared[key])
     try:
@@ -124,25 +125,15 @@ def family_of(conf: TaskConf) -> Task:
     Raises ConfigError, which names the task's file, for a parameter that does not fit.
     """
     with named(f"conf/task/{conf.name}.yaml"):
-        known = _parameters(part_class("kvexp.tasks", conf.family, Task))
         params = dict(conf.params)
-        if unknown := [name for name in params if name not in known]:
-            raise ConfigError(_unknown(conf.family, unknown[0], known))
+        known = _parameters(part_class("kvexp.tasks", conf.family, Task))
         if conf.data_dir is not None and "data_dir" in known:
             params["data_dir"] = conf.data_dir
         return build("kvexp.tasks", conf.family, Task, params)
 
 
-def _parameters(part: type[Task]) -> list[str]:
-    return sorted(f.name for f in fields(part)) if is_dataclass(part) else []
-
-
-def _unknown(family: str, name: str, known: list[str]) -> str:
-    hint = suggest(name, known) if known else "it has none"
-    return (
-        f"task {family!r} has no parameter {name!r}; {hint} (task.params.{name}=... is said of every task, "
-        f"task.NAME.params.{name}=... of the one that has it)"
-    )
+def _parameters(part: type) -> list[str]:
+    return sorted(field.name for field in fields(part)) if is_dataclass(part) else []
 
 
 def build_design(name: str, **params: object) -> Design:

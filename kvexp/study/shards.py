@@ -7,10 +7,9 @@ Its digest covers all that decides its rows and nothing about where or how it is
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from kvexp.errors import ConfigError
 from kvexp.records import CELLS, CHANGES, GENERATIONS, Expected, ExpectedCells, Record
@@ -20,20 +19,23 @@ from kvexp.study.arms import places
 from kvexp.study.prompts import Rendering
 from kvexp.study.schema import ArmConf, ArmGrid, AttentionConf, ModelConf, SuiteBase, TaskConf, is_folder
 
+T = TypeVar("T")
+MOST_SHARED = 256
 SHARD_VERSION = 2  # 2: a suite may leave the context out
 
 
-class _Same:
-    """A value that is known by being itself: thousands of shards share one."""
+def once(make: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Made once of a value that thousands of shards share, which is known by being itself."""
+    made: dict[int, tuple[Any, T]] = {}  # with the value, so that its id stays its own
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def get(value: Any) -> T:
+        if id(value) not in made:
+            if len(made) >= MOST_SHARED:
+                made.clear()
+            made[id(value)] = value, make(value)
+        return made[id(value)][1]
 
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
+    return get
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ class _Held:
     value: Any
 
 
-@lru_cache(maxsize=256)
-def _plain(same: _Same) -> Any:
-    """A value as plain data, made once: nobody may change it."""
-    return asdict(_Held(same.value))["value"]
+@once
+def _plain(value: Any) -> Any:
+    """A value as plain data: nobody may change it."""
+    return asdict(_Held(value))["value"]
 
 
 def _without(plain: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ class Shard(ABC):
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {"version": SHARD_VERSION, **values}
         for name in self.shared:
-            plain[name] = _plain(_Same(values[name]))
+            plain[name] = _plain(values[name])
         # They follow from the model; an attention shard states the first two.
         plain["model"] = _without(plain["model"], "layers", "query_heads", "gated")
         # What was read from there is known by its digests in examples/.
@@ -114,10 +116,9 @@ class Shard(ABC):
         """Keys of the rows that a complete log holds."""
 
 
-@lru_cache(maxsize=256)
-def _places(same: _Same) -> tuple[Arm, ...]:
-    """Thousands of shards ask for the same."""
-    return tuple(place for conf, entry in same.value for place in places(conf, entry))
+@once
+def _places(arms: list[tuple[ArmConf, ArmGrid]]) -> tuple[Arm, ...]:
+    return tuple(place for conf, entry in arms for place in places(conf, entry))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +138,7 @@ class GenerationShard(Shard):
 
     def places(self) -> list[Arm]:
         """Every arm at every place of the grid, in the order of the suite."""
-        return list(_places(_Same(self.arms)))
+        return list(_places(self.arms))
 
     @property
     def n_rows(self) -> int:

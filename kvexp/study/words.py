@@ -215,7 +215,8 @@ def own_rates(selection: Selection, overrides: Sequence[str]) -> ClusterConf:
 
 def fetch_command(selection: Selection, overrides: Sequence[str]) -> str:
     """The command that gets what is missing: the same words, without those that mean nothing to it."""
-    is_read = any(conf.data_dir is not None and _is_absent(conf) for conf in needed(selection)[1])
+    own = [replace(conf, data_dir=None) for conf in needed(selection)[1] if conf.data_dir is not None]
+    is_read = any(_lacking(conf) for conf in own)  # else there is nothing to fetch in place of a folder
     words = [
         word
         for word in overrides
@@ -231,25 +232,15 @@ def _lacks_unchosen(selection: Selection) -> bool:
     """Whether a chosen suite has data to fetch for tasks that were not chosen: submit needs them too."""
     names = selection.chosen
     others = {t for s in selection.suites if s.name in names["suite"] for t in s.tasks} - {*names["task"]}
-    return any(_is_to_fetch(selection.tasks[name]) for name in others)
+    return any(isinstance(_lacking(selection.tasks[name]), NotFetched) for name in others)
 
 
-def _is_to_fetch(conf: TaskConf) -> bool:
-    if family_of(conf).source() is None:
-        return False
+def _lacking(conf: TaskConf) -> InputError | None:
+    """What is wrong here with the data of a task, if it reads any."""
+    family = family_of(conf)
     try:
-        family_of(conf).example_ids(1, 0, 1)
+        if family.source() is not None:
+            family.example_ids(1, 0, 1)
     except InputError as error:
-        return isinstance(error, NotFetched)
-    return False
-
-
-def _is_absent(conf: TaskConf) -> bool:
-    """Whether fetching would have to get the data of a task if they were not in a folder of one's own."""
-    if not _reads_data(conf):
-        return False
-    try:
-        family_of(replace(conf, data_dir=None)).example_ids(1, 0, 1)
-    except InputError:
-        return True
-    return False
+        return error
+    return None

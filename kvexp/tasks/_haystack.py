@@ -11,7 +11,6 @@ import inspect
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 
 from kvexp.errors import InputError
 
@@ -58,6 +57,8 @@ def _all_passages() -> Iterator[Passage]:
 
 def _python_sources(name: str, version: str) -> Iterator[bytes]:
     """Contents of the package's modules, tests apart, sorted by path."""
+    from importlib.metadata import PackageNotFoundError, distribution  # here: who only counts waits for none
+
     try:
         installed = distribution(name)
     except PackageNotFoundError:

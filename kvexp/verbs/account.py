@@ -6,15 +6,14 @@ from rich.console import Console
 
 from kvexp.slurm.account import export
 from kvexp.slurm.programs import SlurmError
-from kvexp.verbs.opened import STUDY, submitted, take_scratch, take_words
+from kvexp.verbs.opened import STUDY, submitted, take
 
 WORDS = STUDY
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which study, registered or not."""
-    take_words(parser)
-    take_scratch(parser)
+    take(parser, "--unregistered")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

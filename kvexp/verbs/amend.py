@@ -3,19 +3,18 @@
 import argparse
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.amend import Reason, amend
 from kvexp.ceremony.home import SHOWN, named
-from kvexp.errors import ConfigError, first, printable
-from kvexp.verbs.opened import registered, take_words
+from kvexp.errors import ConfigError, first
+from kvexp.verbs.opened import registered, take, tell
 
 WORDS = "STUDY ID --why TEXT [OVERRIDE ...]"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which registration, why, and what may be others after it."""
-    take_words(parser, "one registration by its id")
+    take(parser, names="one registration by its id")
     add = parser.add_argument
     add("--why", default="", help="what was wrong, and what is done about it")
     add("--data-seen", default="", help="what you have seen of the data")
@@ -38,18 +37,17 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     amended = amend(home, study.selection, named(home, names)[0], reason)
     made, grid = amended.statement, amended.grid
     of_grid = f"{_counted(len(grid), 'shard')} of the grid" if grid else "the same grid"
-    console.print(
-        Text(
-            f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
-            f"{of_grid}, "
-            f"see {home.prefix}/amendments/{made.registration}-{made.number}"
-        )
+    tell(
+        console,
+        f"{made.registration}: amended {made.stage}, {_counted(len(made.files), 'file')}, "
+        f"{of_grid}, "
+        f"see {home.prefix}/amendments/{made.registration}-{made.number}",
     )
     for path, kind in made.files.items():
-        console.print(Text(f"  {kind:8} {printable(path)}"))
-    for line in first([f"grid: {printable(line)}" for line in grid], SHOWN, "more shards"):
-        console.print(Text(f"  {line}"))
-    console.print(Text(f"next: git add and commit, then {home.command('stamp', made.registration)}"))
+        tell(console, f"  {kind:8} {path}")
+    for line in first([f"grid: {line}" for line in grid], SHOWN, "more shards"):
+        tell(console, f"  {line}")
+    tell(console, f"next: git add and commit, then {home.command('stamp', made.registration)}")
     return 0
 
 

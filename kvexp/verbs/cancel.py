@@ -13,7 +13,7 @@ from kvexp.slurm.reconcile import QueuedTask, read_queued
 from kvexp.slurm.submissions import Book
 from kvexp.study.grid import chosen, shards
 from kvexp.study.results import GRID
-from kvexp.verbs.opened import STUDY, submitted, take_scratch, take_words
+from kvexp.verbs.opened import STUDY, submitted, take
 
 WORDS = STUDY
 IDS_AT_ONCE = 200
@@ -65,8 +65,7 @@ def _ids(found: Sequence[QueuedTask], chosen: Sequence[QueuedTask]) -> list[str]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which part of which study, registered or not."""
-    take_words(parser)
-    take_scratch(parser)
+    take(parser, "--unregistered")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

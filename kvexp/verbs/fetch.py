@@ -5,14 +5,14 @@ import argparse
 from rich.console import Console
 
 from kvexp.models.fetch import fetch
-from kvexp.verbs.opened import STUDY, opened, take_words
+from kvexp.verbs.opened import STUDY, opened, take
 
 WORDS = STUDY
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which study, and whether only to ask."""
-    take_words(parser)
+    take(parser)
     parser.add_argument("--dry-run", action="store_true", help="only say what is missing, and its size")
 
 

@@ -3,20 +3,19 @@
 import argparse
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.lock import lock
 from kvexp.documents.locks import LockFiles
 from kvexp.errors import ConfigError
-from kvexp.verbs.opened import registered, take_words
+from kvexp.verbs.opened import registered, take, tell
 
 WORDS = "STUDY [SUITE ...] [OVERRIDE ...]"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which suites, whole or not."""
-    take_words(parser, "suites by their names, by default all")
+    take(parser, names="suites by their names, by default all")
     add = parser.add_argument
     add("--incomplete", metavar="REASON", help="lock although rows are missing or do not count")
     add("--again", action="store_true", help="lock anew, for an amended registration")
@@ -43,10 +42,10 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     for name in suites:
         files = LockFiles(home.results, name)
         if files.is_locked and not parsed.again:
-            console.print(Text(f"{name}: locked already, {files.read_manifest().digest[:12]}"))
+            tell(console, f"{name}: locked already, {files.read_manifest().digest[:12]}")
             continue
         made = lock(home, owners[name], name, parsed.incomplete)
         digest = files.read_manifest().digest[:12]
-        console.print(Text(f"{name}: locked {made.rows:,} of {made.expected:,} rows as {digest}"))
-    console.print(Text(f"next: {home.command('stamp')}, then {home.command('verify')}"))
+        tell(console, f"{name}: locked {made.rows:,} of {made.expected:,} rows as {digest}")
+    tell(console, f"next: {home.command('stamp')}, then {home.command('verify')}")
     return 0

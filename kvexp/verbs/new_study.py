@@ -3,10 +3,10 @@
 import argparse
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.scaffold import new_study
 from kvexp.study.compose import project_root
+from kvexp.verbs.opened import tell
 
 WORDS = "NAME [--from STUDY]"
 
@@ -21,11 +21,10 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     """Write the files, and say what comes next."""
     root = project_root()
     for path in new_study(root, parsed.name, parsed.source):
-        console.print(Text(f"wrote {path.relative_to(root)}"))
-    console.print(
-        Text(
-            f"fill in what says FILL IN, git add and commit; then: kvexp plan {parsed.name}, "
-            f"kvexp seal {parsed.name}"
-        )
+        tell(console, f"wrote {path.relative_to(root)}")
+    tell(
+        console,
+        f"fill in what says FILL IN, git add and commit; then: kvexp plan {parsed.name}, "
+        f"kvexp seal {parsed.name}",
     )
     return 0

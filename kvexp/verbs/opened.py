@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kvexp.errors import ConfigError, IncompleteError
+from kvexp.errors import ConfigError, IncompleteError, printable
 from kvexp.study.compose import Selection, project_root, select
 from kvexp.study.results import refuse_unstarted, results_of
 from kvexp.study.words import recalled, refuse_choices, with_study
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from kvexp.ceremony.home import Home
     from kvexp.slurm.submissions import Book
 
 STUDY = "STUDY [OVERRIDE ...]"  # the words of most verbs
-PARTS = ("suite", "model", "task")
 
 
 @dataclass(frozen=True)
@@ -49,39 +50,36 @@ class Opened:
         return results_of(self.selection.study.name, self.root, is_registered=is_registered)
 
 
-def take_words(parser: argparse.ArgumentParser, names: str = "", *, is_study: bool = True) -> None:
-    """The words of a verb; `names`: what may be named after the study."""
+# Options that several verbs have.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--json": {"action": "store_true", "help": "print JSON for machines"},
+    "--unregistered": {"action": "store_true", "help": "of the runs in results/scratch"},
+    "--replay": {"type": int, "metavar": "N", "help": "recompute the keep sets of N Poisson rows"},
+    "--decode": {"type": int, "metavar": "M", "help": "answer M examples again, with all arms"},
+    "--seed": {"type": int, "metavar": "S", "help": "chooses what is replayed; default: random"},
+    "--registration": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "folder of registrations (default: the study's), unless they are locked with the logs",
+    },
+}
+
+
+def take(parser: argparse.ArgumentParser, *options: str, names: str = "", is_study: bool = True) -> None:
+    """The words of a verb and some of these options; `names`: what may be named after the study."""
     study = f"first the study, STUDY or study=STUDY{f'; then {names}' if names else ''}; " if is_study else ""
     choices = "suite=NAME, model=NAME, task=NAME, cluster=NAME, or " if is_study else ""
     words = f"{study}overrides: {choices}group.key=value"
     parser.add_argument("overrides", nargs="*", metavar="WORD", help=words)
+    for option in options:
+        parser.add_argument(option, **OPTIONS[option])
 
 
-def take_json(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs that a machine may ask."""
-    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+def tell(console: "Console", line: str) -> None:
+    """One line, whatever is in it: no markup, no control character."""
+    from rich.text import Text
 
-
-def take_scratch(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs about runs."""
-    parser.add_argument("--unregistered", action="store_true", help="of the runs in results/scratch")
-
-
-def take_again(parser: argparse.ArgumentParser) -> None:
-    """What verbs that make evidence may do again."""
-    parser.add_argument("--replay", type=int, metavar="N", help="recompute the keep sets of N Poisson rows")
-    parser.add_argument("--decode", type=int, metavar="M", help="answer M examples again, with all arms")
-    parser.add_argument("--seed", type=int, metavar="S", help="chooses what is replayed; default: random")
-
-
-def take_registration(parser: argparse.ArgumentParser) -> None:
-    """The option of verbs that judge."""
-    parser.add_argument(
-        "--registration",
-        type=Path,
-        metavar="DIR",
-        help="folder of registrations (default: the study's), unless they are locked with the logs",
-    )
+    console.print(Text(printable(line)))
 
 
 def opened(parsed: argparse.Namespace) -> Opened:

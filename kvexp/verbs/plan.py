@@ -7,19 +7,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from kvexp.errors import InputError, printable
+from kvexp.errors import InputError
 from kvexp.models.missing import Missing, lines, summary
 from kvexp.run.plan import study_plan
 from kvexp.study.grid import KINDS, Counts
-from kvexp.verbs.opened import STUDY, opened, take_json, take_words
+from kvexp.verbs.opened import STUDY, opened, take, tell
 
 WORDS = STUDY
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which part of which study."""
-    take_words(parser)
-    take_json(parser)
+    take(parser, "--json")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
@@ -54,10 +53,10 @@ def print_plan(plan: dict[str, Any], console: Console) -> None:
     )
     _print_projection(plan, console)
     for remark in dict.fromkeys(remark for s in suites for remark in s["remarks"]):
-        console.print(remark, markup=False)
+        tell(console, remark)
     _print_missing([Missing(**one) for one in plan["missing"]], plan["fetch"], console)
     for note in plan["notes"]:
-        console.print(printable(note), markup=False)
+        tell(console, note)
 
 
 def _print_projection(plan: dict[str, Any], console: Console) -> None:
@@ -70,12 +69,12 @@ def _print_projection(plan: dict[str, Any], console: Console) -> None:
         told = f"at least {told}, a floor and no forecast"
     console.print(f"{told}{beside if is_like_it else ''}")
     for basis in hours["bases"]:
-        console.print(f"  {printable(basis)}", markup=False)
+        tell(console, f"  {basis}")
     if hours["lacking"]:
         names = ", ".join(hours["lacking"])
-        console.print(
+        tell(
+            console,
             f"  no rate on cluster={plan['cluster']} of {names}: see rates and shapes in conf/cluster",
-            markup=False,
         )
     if hours["bases"]:
         console.print(f"  contexts at their nominal length; left out: {hours['left_out']}")
@@ -86,12 +85,12 @@ def _print_missing(absent: list[Missing], fetch: str | None, console: Console) -
     if fetch is not None:
         console.print(f"not on this machine: {summary([one for one in absent if not one.by_hand])}")
         for line in lines(absent):
-            console.print(f"  {printable(line)}", markup=False)
+            tell(console, f"  {line}")
     for one in absent:
         if one.by_hand:
-            console.print(printable(one.reason), markup=False)
+            tell(console, one.reason)
     if fetch is not None:
-        console.print(printable(f"to get it, where there is a network: {fetch}"), markup=False)
+        tell(console, f"to get it, where there is a network: {fetch}")
 
 
 def _print_counts(axis: str, what: str, key: str, suites: list[dict[str, Any]], console: Console) -> None:

@@ -7,21 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.home import Home
 from kvexp.errors import KvexpError, printable
 from kvexp.verbs.as_sealed import take_as_sealed
-from kvexp.verbs.opened import STUDY, judged, take_again, take_registration, take_words
+from kvexp.verbs.opened import STUDY, judged, take, tell
 
 WORDS = STUDY
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which study, what is made again, and by which registrations."""
-    take_words(parser)
-    take_again(parser)
-    take_registration(parser)
+    take(parser, "--replay", "--decode", "--seed", "--registration")
     take_as_sealed(parser)
 
 
@@ -53,7 +50,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
         print(answers.stderr, end="", file=sys.stderr)
     pages = [name for name in ("report.html", "generations.html") if (home.results / name).is_file()]
     if pages:
-        console.print(Text(f"pages: {', '.join(f'results/{home.study}/{name}' for name in pages)}"))
+        tell(console, f"pages: {', '.join(f'results/{home.study}/{name}' for name in pages)}")
     return max(verified, answers.returncode, judges.returncode)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.grid_changes import grid_changes, other_words
 from kvexp.ceremony.home import Home, named
@@ -16,7 +15,7 @@ from kvexp.documents.forms import COPIED
 from kvexp.documents.manifest import core_files, differences
 from kvexp.errors import ConfigError, first, printable
 from kvexp.study.words import remember_words
-from kvexp.verbs.opened import Opened, registered, take_words
+from kvexp.verbs.opened import Opened, registered, take, tell
 
 WORDS = "STUDY [ID ...] [OVERRIDE ...]"
 SHOWN = 20
@@ -24,7 +23,7 @@ SHOWN = 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which registrations, and where the seal lies."""
-    take_words(parser, "registrations by their ids, by default all")
+    take(parser, names="registrations by their ids, by default all")
     parser.add_argument(
         "--copy", action="store_true", help="seal a copy of the registrations, in the results folder"
     )
@@ -44,19 +43,18 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
             if not same(home, made, whatever_parent=is_unused(home, name)):
                 raise _other(home, made)
             if not is_to_be_made_again(home, one, made, wanted):
-                console.print(Text(f"{name}: sealed already, {made.seals.read_manifest().digest[:12]}"))
+                tell(console, f"{name}: sealed already, {made.seals.read_manifest().digest[:12]}")
                 continue
         manifest = made.write(home)
-        console.print(
-            Text(
-                f"{name}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
-                f"({home.named(made.seals.manifest)}){', again, with its commit' if is_again else ''}"
-            )
+        tell(
+            console,
+            f"{name}: sealed {len(manifest.files)} files as {manifest.digest[:12]} "
+            f"({home.named(made.seals.manifest)}){', again, with its commit' if is_again else ''}",
         )
         for line in _remarks(home, made, one.content.suites):
-            console.print(Text(f"  {line}"))
+            tell(console, f"  {line}")
     is_whole = all(one.name is None or one.holds_all is not None for one in commits.values())
-    console.print(Text(f"next: {_next(home, is_whole)}"))
+    tell(console, f"next: {_next(home, is_whole)}")
     return 0
 
 

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from kvexp.ceremony.authorities import load_trust
 from kvexp.ceremony.home import Home
@@ -12,16 +11,16 @@ from kvexp.ceremony.stamp import network_answer, own_answer, read_token, stamp, 
 from kvexp.documents.forms import KINDS
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.seals import UNANCHORED
-from kvexp.errors import ConfigError, printable
+from kvexp.errors import ConfigError
 from kvexp.run.log import read_attempt
-from kvexp.verbs.opened import registered, take_words
+from kvexp.verbs.opened import registered, take, tell
 
 WORDS = "STUDY [ID or SUITE ...] [OVERRIDE ...]"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which seals and locks, and who vouches for the time."""
-    take_words(parser, "registrations by their ids, or locked suites by their names, by default all")
+    take(parser, names="registrations by their ids, or locked suites by their names, by default all")
     add = parser.add_argument
     add("--tsa", metavar="NAME", help="a file of preregistration/trust; default: the first")
     add("--query", action="store_true", help="only write the query, for a machine with network")
@@ -67,16 +66,15 @@ def _stamp(parsed: argparse.Namespace, home: Home, name: str, manifest: Path, co
     trusts = load_trust(home.root, home.folder)
     token = read_token(manifest, trusts)
     if token is not None and not parsed.witness:
-        console.print(Text(f"{name}: stamped already, {token.time} by {printable(token.witness)}"))
+        tell(console, f"{name}: stamped already, {token.time} by {token.witness}")
         return
     witness = parsed.witness if token is not None else None
     if parsed.query:
         path = write_query(manifest, witness)
-        console.print(
-            Text(
-                f"{name}: post {home.named(path)} to an authority (content type "
-                f"application/timestamp-query), then {home.command('stamp', name)} --reply FILE"
-            )
+        tell(
+            console,
+            f"{name}: post {home.named(path)} to an authority (content type "
+            f"application/timestamp-query), then {home.command('stamp', name)} --reply FILE",
         )
         return
     if parsed.reply:
@@ -88,10 +86,8 @@ def _stamp(parsed: argparse.Namespace, home: Home, name: str, manifest: Path, co
         token = stamp(manifest, home, network_answer(trusts, wanted), witness)
     mine = [suite for one in home.registrations() if one.content.id == name for suite in one.content.suites]
     if any(read_attempt(path).anchor == UNANCHORED for path in home.attempts(mine)):
-        console.print(Text(f"{name}: there are attempts from before the stamp; they will not count"))
-    console.print(
-        Text(
-            f"{name}: stamped {token.time} by {printable(token.witness)}: {KINDS[token.kind]}; "
-            f"anchor {token.anchor[:12]}"
-        )
+        tell(console, f"{name}: there are attempts from before the stamp; they will not count")
+    tell(
+        console,
+        f"{name}: stamped {token.time} by {token.witness}: {KINDS[token.kind]}; anchor {token.anchor[:12]}",
     )

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from kvexp.errors import IntegrityError, printable
+from kvexp.errors import IntegrityError
 from kvexp.slurm.status import Report, ShardStatus, report
 from kvexp.study.grid import total
 from kvexp.study.results import refuse_unstarted
-from kvexp.verbs.opened import STUDY, opened, take_json, take_scratch, take_words
+from kvexp.verbs.opened import STUDY, opened, take, tell
 
 WORDS = STUDY
 MOST_LINES = 60  # of a table by shard; a longer one is by task
@@ -24,9 +23,7 @@ MOST_ENDED = 10
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which part of which study, registered or not."""
-    take_words(parser)
-    take_scratch(parser)
-    take_json(parser)
+    take(parser, "--unregistered", "--json")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:
@@ -46,7 +43,7 @@ def print_report(found: Report, console: Console) -> None:
     """Shards, what is wrong with them below, GPU-hours and the time that is left."""
     print_status(found.study, found.rows, console)
     for note in found.notes:
-        console.print(Text(printable(note)))
+        tell(console, note)
     if found.hours.total:
         estimated = found.hours.estimated
         source = "" if not estimated else f", of these at most {estimated:.2f} told by attempts alone"
@@ -60,13 +57,13 @@ def print_status(study: str, rows: Sequence[ShardStatus], console: Console) -> N
     ordered = sorted(rows, key=lambda row: ORDER.index(row.state))
     console.print(_by_shard(study, ordered) if len(rows) <= MOST_LINES else _by_task(study, rows))
     for row in [row for row in ordered if row.state in ENDED and row.log][:MOST_ENDED]:
-        console.print(Text(f"{row.shard_id}: {row.category}, job {row.job_id}: tail -n 50 {row.log}"))
+        tell(console, f"{row.shard_id}: {row.category}, job {row.job_id}: tail -n 50 {row.log}")
         for line in row.tail:
-            console.print(Text(f"    {line}"))
+            tell(console, f"    {line}")
     for note in dict.fromkeys(row.note for row in rows if row.note):
         shared = [row.shard_id for row in rows if row.note == note]
         who = shared[0] if len(shared) == 1 else f"{len(shared)} shards from {shared[0]}"
-        console.print(Text(f"{who}: {printable(note)}"))
+        tell(console, f"{who}: {note}")
     told = total(r.rows for r in rows).done_of(total(r.whole for r in rows))
     console.print(f"{sum(r.state == 'complete' for r in rows)} of {len(rows)} shards complete, {told}")
 

@@ -33,7 +33,7 @@ from kvexp.study.results import lost
 from kvexp.study.schema import ClusterConf
 from kvexp.study.shards import Shard
 from kvexp.study.words import notes, refuse_lent, remember_words
-from kvexp.verbs.opened import STUDY, Opened, opened, take_words
+from kvexp.verbs.opened import STUDY, Opened, opened, take, tell
 
 WORDS = STUDY
 PLAIN_SECONDS = 30  # between progress lines where there is no terminal
@@ -41,7 +41,7 @@ PLAIN_SECONDS = 30  # between progress lines where there is no terminal
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which part of which study, under a seal or not, and what comes after."""
-    take_words(parser)
+    take(parser)
     add = parser.add_argument
     add(
         "--unregistered",
@@ -175,7 +175,7 @@ def write(wanted: Submission, console: Console) -> None:
         *(f"{path.relative_to(wanted.study.root)} was missing: written again" for path in gone),
         *notes(selection, wanted.study.words),
     ]:
-        console.print(printable(note), markup=False)
+        tell(console, note)
 
 
 def start(wanted: Submission, console: Console) -> int:

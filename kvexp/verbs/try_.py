@@ -19,7 +19,7 @@ from kvexp.study.arms import places
 from kvexp.study.compose import Selection, load_arms, project_root, select
 from kvexp.study.plugins import build_design, build_score
 from kvexp.study.schema import CONDITIONS, ArmConf, ArmGrid
-from kvexp.verbs.opened import take_words
+from kvexp.verbs.opened import take
 
 if TYPE_CHECKING:
     from kvexp.replay.harness import Answer
@@ -30,7 +30,7 @@ WIDE = 110  # columns of a terminal in which answers fit beside the signals
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The question, and which arms answer it."""
-    take_words(parser, is_study=False)
+    take(parser, is_study=False)
     add = parser.add_argument
     add("--file", type=Path, required=True, help="text file with the context; - reads stdin")
     add("--question", required=True, help="what to ask about it")

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from kvexp.ceremony.edited_registration import print_edited
 from kvexp.verbs.as_sealed import take_as_sealed
-from kvexp.verbs.opened import STUDY, judged, take_registration, take_words
+from kvexp.verbs.opened import STUDY, judged, take
 from kvexp.verbs.report import analysis_command
 
 WORDS = STUDY
@@ -15,14 +15,13 @@ WORDS = STUDY
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which study, and by which registrations."""
-    take_words(parser)
+    take(parser, "--registration")
     parser.add_argument("--json", action="store_true", help="print verdicts.json")
     parser.add_argument(
         "--blind",
         action="store_true",
         help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
     )
-    take_registration(parser)
     take_as_sealed(parser)
 
 

@@ -3,12 +3,16 @@
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from analysis import __main__ as cli
 from analysis.core import decide
 from analysis.core.study import load
+from analysis.core.verdicts import Report
+from analysis.describe.description import details_of
+from analysis.describe.scope import Scope
 from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.analysis import sealing, varied
@@ -195,3 +199,13 @@ def varied_study(tmp_path_factory, quick):
     """Rows that differ in all that descriptive numbers read; judged by few draws."""
     registrations = load_folder(quick, decide.CLAIMS)
     return varied.write(tmp_path_factory.mktemp("varied") / "embedded", registrations)
+
+
+@pytest.fixture(scope="session")
+def details():
+    """A function that returns the records of a study's generations by their name in details.json."""
+
+    def of(study, *registrations):
+        return SimpleNamespace(**details_of(Scope(Report(study, list(registrations), []))))
+
+    return of

@@ -53,7 +53,7 @@ def test_a_whole_study_is_decided(described, run, whole):
         assert f"\n{claim_id:6}PREVIEW {state}" in out
     assert max(map(len, out.splitlines())) <= 100
     # The file holds what was printed, and more arms.
-    table = out[out.index("\nclaim ") : out.index("\nAUC beside ")]
+    table = out[out.index("\nclaim ") : out.index("\nDescriptive numbers beside ")]
     assert textwrap.indent(table, "    ").rstrip() in (whole / "verdicts.md").read_text()
     assert "a pilot on seed 9000" in flat((whole / "verdicts.md").read_text())
     for claim in found["claims"]:

@@ -1,6 +1,7 @@
 """The no-context control: joins and rates against slow loops over planted answers, and what stops them."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,10 +11,11 @@ from analysis import __main__ as cli
 from analysis.core.estimates import uniform_indices
 from analysis.core.study import load
 from analysis.core.verdicts import Report
-from analysis.describe.conditions import context_dependence
-from analysis.describe.details import controlled, describe
+from analysis.describe.control import describe
+from analysis.describe.description import details_of
 from analysis.describe.scope import Scope
 from tests import planted
+from tests.analysis import sealing
 from tests.planted import CONTROL, INSTRUCT, PAPER, REAL, SIX, SIXTEEN
 
 MODELS = INSTRUCT[:2]
@@ -37,7 +39,11 @@ def answers():
 def found(paper_template, of_paper):
     """What R and S say of their suites, by suite."""
     study = load(paper_template, {})
-    return {one.suite: one for registered in of_paper for one in controlled(study, registered)}
+    return {one.suite: one for one in controls(study, of_paper)}
+
+
+def controls(study, registrations):
+    return details_of(Scope(Report(study, list(registrations), [])))["control"]
 
 
 def r_among(registrations):
@@ -146,7 +152,8 @@ def test_intervals_equal_resamples_written_out(found, answers, of_paper):
 
 def test_the_part_has_the_same_numbers(found, paper_template, of_paper):
     scope = Scope(Report(load(paper_template, {}), of_paper, []))
-    known, induced = context_dependence(scope).tables
+    (part,) = describe(scope)
+    known, induced = part.tables
     keys = [column.key for column in induced.columns]
     for row in induced.rows:
         line = dict(zip(keys, row, strict=True))
@@ -166,7 +173,7 @@ def test_the_part_has_the_same_numbers(found, paper_template, of_paper):
 
 
 def test_a_study_without_a_control_has_no_such_part(varied_study):
-    assert context_dependence(varied_study.scope) is None
+    assert not list(describe(varied_study.scope))
 
 
 def test_a_threshold_moves_the_control_too(tmp_path, of_paper):
@@ -177,7 +184,7 @@ def test_a_threshold_moves_the_control_too(tmp_path, of_paper):
 
     grid = planted.paper(models=MODELS, examples=6)
     study = load(planted.write(tmp_path / "paper", grid, half), {})
-    (one,) = controlled(study, r_among(of_paper))
+    (one,) = controls(study, [r_among(of_paper)])
     by_task = {row.task: row for row in one.known if row.model == MODELS[0]}
     assert by_task["hotpotqa"].accuracy.value == 1.0  # F1 of one half is a success
     assert by_task["hotpotqa"].dependent.value == 0.0
@@ -203,7 +210,7 @@ def is_defined(reason):
 
 
 def r_of(folder, of_paper):
-    (one,) = controlled(load(folder, {}), r_among(of_paper))
+    (one,) = controls(load(folder, {}), [r_among(of_paper)])
     return one
 
 
@@ -318,17 +325,28 @@ def test_it_stands_in_the_full_text_and_the_json_with_the_same_numbers(run, tmp_
     code, out, err = run(folder)
     assert (code, err) == (3, "")  # the attention suite is not planned
     full = (folder / "details.md").read_text()
+    known, induced = (
+        full[full.index(f"    {title}") :].split("\n\n")[0].splitlines()
+        for title in (
+            "What models know without the context (no-context)",
+            "Induced failures, on all examples",
+        )
+    )
     body = json.loads((folder / "details.json").read_bytes())
     assert [one["suite"] for one in body["details"]["control"]] == [SIX, SIXTEEN]
     for one in body["details"]["control"]:
         suite = one["suite"]
         assert one["control"] == CONTROL
         assert len(one["known"]) == 5 * 5
-        assert f"accuracy without context (no-context) on the examples of {suite}\n" in full
-        assert f"induced-failure rate, {suite}, main tasks: every example" in full
         pooled = one["known"][-1]
         assert (pooled["model"], pooled["task"]) == (None, None)
-        assert f"   {pooled['accuracy']['value']:.3f} [{pooled['accuracy']['lo']:.3f}, " in full
+        (line,) = [line for line in known if re.match(rf"    {suite} +pooled +main ", line)]
+        assert f"  {pooled['accuracy']['value']:.3f} [{pooled['accuracy']['lo']:.3f}, " in line
+        assert f"  {pooled['dependent']['value']:.3f} [{pooled['dependent']['lo']:.3f}, " in line
+        place = next(row for row in one["induced"] if row["model"] is None)
+        words = rf"    {suite} +pooled +{place['arm']} +{place['condition']} +{100 * place['budget']:g} % "
+        (line,) = [line for line in induced if re.match(words, line)]
+        assert f"  {place['every']['value']:.3f} [{place['every']['lo']:.3f}, " in line
         assert set(one["induced"][0]) == {
             "model",
             "arm",
@@ -352,7 +370,7 @@ def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuff
     other = planted.write(tmp_path / "other" / "paper", grid, planted.forgetful, order=shuffled)
     registration = tmp_path / "registration"
     registration.mkdir()
-    shipped = cli.REPOSITORY / "preregistration" / "paper"
+    shipped = sealing.ROOT / "preregistration" / "paper"
     for name in "RS":
         text = (shipped / f"{name}.toml").read_text()
         for model in INSTRUCT[2:]:
@@ -368,11 +386,10 @@ def test_two_orders_of_lines_and_files_write_the_same_bytes(run, tmp_path, shuff
 def test_a_study_without_a_control_has_no_word_of_it(undrawn, tmp_path, registrations, quick):
     whole = planted.write(tmp_path / "embedded", planted.plan(examples=1), planted.World())
     study = load(whole, {})
-    for registered in registrations:
-        assert describe(study, registered).control == ()
+    assert "control" not in details_of(Scope(Report(study, list(registrations), [])))
     cli.main([str(whole), "--registration", str(quick)])
     assert "control" not in json.loads((whole / "details.json").read_bytes())["details"]
-    assert "context-dependent" not in (whole / "details.md").read_text()
+    assert "What models know without the context" not in (whole / "details.md").read_text()
 
 
 def test_the_needle_anchor_has_no_part_in_it(found):

@@ -17,23 +17,21 @@ from analysis.core.data import Data
 from analysis.core.estimates import Estimate
 from analysis.core.populations import ORIENTATION
 from analysis.core.verdicts import Report
-from analysis.describe.anchors import anchors
-from analysis.describe.budgets import budgets
-from analysis.describe.cells import cells
-from analysis.describe.common import against_chance, standard_error
-from analysis.describe.conditions import conditions
-from analysis.describe.contexts import UNREAD, contexts
-from analysis.describe.cost import cost
-from analysis.describe.coverage import coverage, expected_errors
-from analysis.describe.posthoc.disagreement import disagreement
+from analysis.describe.anchors import against_chance, standard_error
+from analysis.describe.coverage import expected_errors
 from analysis.describe.scope import NO_ROWS, Scope
-from analysis.describe.tax import tax
+from analysis.describe.sizes import UNREAD
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from kvexp.documents.registration import Question
 from kvexp.records import Example
 from tests import planted
 from tests.analysis import varied
+from tests.analysis.part_of import budgets, conditions, contexts, cost, disagreement
+from tests.analysis.part_of import in_cells as cells
+from tests.analysis.part_of import of_anchors as anchors
+from tests.analysis.part_of import price as tax
+from tests.analysis.part_of import risk_coverage as coverage
 
 MAIN = ("facts", "words")
 

@@ -7,13 +7,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from analysis.core.study import load
-from analysis.describe.details import describe
 from tests import planted
 from tests.planted import SHORT, World
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory, registrations, owners):
+def told(tmp_path_factory, registrations, owners, details):
     """The details of the first suite, and the planted answers by key."""
     grid = planted.plan(examples=12)
     world = World(
@@ -23,7 +22,7 @@ def told(tmp_path_factory, registrations, owners):
     )
     answers = {row.key: world(row) for row in grid}
     folder = planted.write(tmp_path_factory.mktemp("told") / "embedded", grid, world)
-    return describe(load(folder, owners), registrations[0]), answers
+    return details(load(folder, owners), registrations[0]), answers
 
 
 def full_of(answers, key):
@@ -99,24 +98,24 @@ def test_accuracy_induced_failures_and_rescues_by_cell(told):
     assert cells == {(*arm, task) for arm, task in itertools.product(arms, tasks)}
 
 
-def test_details_of_missing_rows_are_left_out(whole, registrations, owners):
+def test_details_of_missing_rows_are_left_out(whole, registrations, owners, details):
     (whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "footer.json").unlink()
-    details = describe(load(whole, owners), registrations[0])
-    assert all(row.pooled.value is None for row in details.panel)
-    known = {rate.task for rate in details.accuracy if rate.estimate.value is not None}
+    found = details(load(whole, owners), registrations[0])
+    assert all(row.pooled.value is None for row in found.panel)
+    known = {rate.task for rate in found.accuracy if rate.estimate.value is not None}
     assert known == {"passcodes", "facts"}
 
 
-def test_a_missing_full_row_leaves_out_what_needs_it(whole, registrations, owners):
+def test_a_missing_full_row_leaves_out_what_needs_it(whole, registrations, owners, details):
     log = whole / SHORT / f"{SHORT}.smollm2-135m.words.000" / "generations.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     gone = next(line for line in lines if b'"arm":"full"' in line)
     log.write_bytes(b"".join(line for line in lines if line is not gone))
     planted.close(log.parent)
-    details = describe(load(whole, owners), registrations[0])
-    known = {rate.task for rate in details.induced if rate.estimate.value is not None}
+    found = details(load(whole, owners), registrations[0])
+    known = {rate.task for rate in found.induced if rate.estimate.value is not None}
     assert known == {"passcodes", "facts"}
-    unknown = {(r.arm, r.task) for r in details.accuracy if r.estimate.value is None}
+    unknown = {(r.arm, r.task) for r in found.accuracy if r.estimate.value is None}
     assert unknown == {("full", "words"), ("full", None)}
-    defined = {row.label for row in details.panel if row.pooled.value is not None}
+    defined = {row.label for row in found.panel if row.pooled.value is not None}
     assert defined == {"own_failure"}

@@ -12,9 +12,8 @@ from analysis.core.estimates import Estimate
 from analysis.core.study import load
 from analysis.core.verdicts import Bound, analyse
 from analysis.describe import description
-from analysis.describe.attention.tables import ablations, tables_of
 from analysis.describe.parts import Part
-from analysis.describe.table import Column, Table
+from analysis.describe.table import MEANINGS, Column, Table
 from analysis.render import dictionary
 from analysis.render import json as details_as_json
 from analysis.render.csv import to_csv
@@ -29,13 +28,13 @@ def described(folder, registrations):
     """The CSV files of a study by name, as lists of lines, and its JSON files."""
     report = analyse(load(folder, {}), registrations, Bound())
     found = description.described(report)
-    own = [table for one in found.attention for table in tables_of(one)]
-    tables = [*own, ablations(found.attention), *(table for part in found.parts for table in part.tables)]
+    tables = [table for part in found.parts for table in part.tables]
     tables.append(dictionary.dictionary(tables))
     documents = {"verdicts.json": as_json.to_json(report), "details.json": details_as_json.to_json(found)}
     return (
         {f"{table.name}.csv": list(csv.reader(to_csv(table).splitlines())) for table in tables},
         {name: json.loads(text) for name, text in documents.items()},
+        tables,
     )
 
 
@@ -58,18 +57,20 @@ def of_cells_alone(cells_template, of_cells):
 
 
 def test_every_column_of_every_table_has_a_meaning_of_its_own(of_generations, of_cells_alone):
-    seen = set()
-    for tables, _ in (of_generations, of_cells_alone):
+    for tables, _, made in (of_generations, of_cells_alone):
         explained = {(file, field): meaning for file, field, _, meaning, _ in tables["columns.csv"][1:]}
         for name, lines in tables.items():
             assert [head for head in lines[0] if not explained.get((name, head))] == []
-            bare = [head for head in lines[0] if not re.fullmatch(r".+_(lo|hi|undefined)", head)]
-            stem = name.removesuffix(".csv")
-            assert [head for head in bare if dictionary.known(stem, head) is None] == []
-            seen.add(stem)
-    named = {name for name in dictionary.glossary().tables if name != dictionary.EVERY}
-    unseen = {name for name in named if not any(stem == name or stem.endswith(name[1:]) for stem in seen)}
-    assert unseen == set()  # nothing is explained that is not written
+        for table in made:
+            unsaid = [one.key for one in table.columns if not one.meaning and one.key not in MEANINGS]
+            assert (table.name, unsaid) == (table.name, [])
+
+
+def test_nothing_is_explained_that_no_table_has(of_generations, of_cells_alone):
+    keys = {
+        one.key for *_, made in (of_generations, of_cells_alone) for table in made for one in table.columns
+    }
+    assert MEANINGS.keys() - keys == set()
 
 
 def paths(value, path=()):
@@ -124,24 +125,25 @@ def test_a_table_of_a_stranger_says_what_its_heads_say():
     assert [row[1] for row in rows[2:5]] == ["mine_lo", "mine_hi", "mine_undefined"]
 
 
-def test_names_with_a_star_say_what_it_stands_for():
-    assert dictionary.known("table2", "auc.6k")[0].startswith(
+def test_columns_whose_names_are_those_of_suites_arms_and_signals_say_them(of_generations):
+    explained = {
+        (file, field): (meaning, unit) for file, field, _, meaning, unit in of_generations[0]["columns.csv"]
+    }
+    assert explained["table2.csv", "auc.6k"][0].startswith(
         "AUC of the certificate for own failure in suite 6k"
     )
-    assert dictionary.known("my.errors", "q25") == (
-        "25 % quantile of the error over all cells",
-        "relative error",
+    assert explained["table3.csv", "entropy"] == ("AUC of entropy for these failures", "AUC, 0 to 1")
+    assert explained["table5.csv", "full"][0] == "accuracy of the full cache"
+    assert explained["table5.csv", "topk.aware.0.25"][0] == (
+        "accuracy of arm topk.aware.0.25: arm, condition, budget"
     )
-    assert dictionary.known("table3", "entropy") == ("AUC of entropy for these failures", "AUC, 0 to 1")
-    assert dictionary.known("table5", "mine") is None
 
 
 def test_it_is_written_beside_the_tables_that_it_is_about():
     part = Part("mine", "Mine", tables=(Table("own", "", (Column("suite", "suite"),), (("s",),)),))
-    files = dict(outputs((), [part]))
+    files = dict(outputs([part]))
     assert "own.csv,suite,suite,suite of the study,name" in files["tables/columns.csv"].splitlines()
-    assert "tables/columns.blind.csv" in dict(outputs((), [part], is_blind=True))
-    assert dictionary.known("table3.blind", "entropy") == dictionary.known("table3", "entropy")
+    assert "tables/columns.blind.csv" in dict(outputs([part], is_blind=True))
 
 
 def test_it_is_a_table_like_the_others(of_generations):

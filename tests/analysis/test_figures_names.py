@@ -10,10 +10,9 @@ from analysis.describe.blind_marks import MARK, STRIP, marked_svg
 from analysis.describe.cells import Cell, cells_figure
 from analysis.describe.coverage import Ranking, _picture, coverage_figure
 from analysis.describe.drawing import keyed, shortened_all, to_svg
-from analysis.describe.induced import induced_figure
-from analysis.describe.posthoc.questions import questions_figure
-from analysis.describe.posthoc.recomputation import recomputation_figure
-from analysis.describe.signal_panel import signal_panel_figure
+from analysis.describe.rates import induced_figure
+from analysis.describe.recomputation import recomputation_figure
+from analysis.describe.signals import questions_figure, signal_panel_figure
 from tests.analysis.test_paper_figures import (
     BUDGETS,
     ODD,

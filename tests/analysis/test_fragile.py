@@ -103,3 +103,11 @@ def test_an_interval_is_computed_when_it_is_read():
     )
     assert later.noted("more").lo == 0.4
     assert (later.hi, asked) == (0.6, [1])
+
+
+def test_an_estimate_without_a_value_says_why_before_its_interval_is_asked_for():
+    point = estimates.Estimate(None, n=3, clusters=2, undefined="no row is positive")
+    later = estimates.Later(point, lambda: point)
+    assert (later.value, later.n, later.clusters, later.undefined) == (None, 3, 2, "no row is positive")
+    counted = estimates.count([later, estimates.Estimate(0.7, 0.6, 0.8)], lambda one: True)
+    assert (counted.value, counted.undefined) == (None, "cannot be counted: no row is positive")

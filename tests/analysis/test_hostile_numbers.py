@@ -10,28 +10,23 @@ import pytest
 
 from analysis import __main__ as run
 from analysis.core.estimates import Estimate
-from analysis.describe.anchors import anchors
-from analysis.describe.blind_marks import marked_suites, marked_svg, marked_table
-from analysis.describe.builders import BUILDERS
-from analysis.describe.cells import cells
-from analysis.describe.cost import cost
-from analysis.describe.coverage import coverage
+from analysis.describe.blind_marks import marked_svg, marked_table
+from analysis.describe.description import parts_of
 from analysis.describe.drawing import _numbered, shortened
-from analysis.describe.induced import Bar
-from analysis.describe.induced import _words as words_of_bars
-from analysis.describe.paper.beside import _words
-from analysis.describe.paper.lookup import _picked, read
-from analysis.describe.per_model import per_model
-from analysis.describe.posthoc.attribution import attribution
-from analysis.describe.posthoc.questions import questions
+from analysis.describe.paper import _picked, _words, read
+from analysis.describe.rates import Rate
+from analysis.describe.rates import _words as words_of_bars
 from analysis.describe.scope import NO_FULL, NO_ROWS, Scope
-from analysis.describe.signal_panel import signal_panel
 from analysis.describe.table import Column, Table
 from analysis.render import files
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from tests import planted
 from tests.analysis import varied
+from tests.analysis.part_of import attribution, cost, per_model, questions, signal_panel
+from tests.analysis.part_of import in_cells as cells
+from tests.analysis.part_of import of_anchors as anchors
+from tests.analysis.part_of import risk_coverage as coverage
 from tests.planted import SHORT
 
 
@@ -113,7 +108,7 @@ def test_a_signal_that_an_arm_never_has_is_no_missing_one(varied_study):
 
 def test_a_grid_without_the_full_cache_says_so(no_full):
     assert {line["auc"].undefined for line in lines(attribution(no_full), "attribution")} == {NO_FULL}
-    tables = [table for build in BUILDERS if (part := build(no_full)) for table in part.tables]
+    tables = [table for part in parts_of(no_full) for table in part.tables]
     reasons = {
         value.undefined for t in tables for row in t.rows for value in row if isinstance(value, Estimate)
     }
@@ -172,10 +167,11 @@ def test_every_file_of_a_blind_run_says_so(tmp_path, whole, home, capsys):
 
 
 def test_blind_marks_of_an_attention_suite_and_of_a_drawing():
-    made = marked_table(Table("attention.blind.budgets", "Coverage", (), ()))
-    assert (made.name, made.title) == ("attention.blind.budgets", "BLIND: Coverage")
+    brief = Table("", "In brief", (), ())
+    made = marked_table(Table("attention.budgets", "Coverage", (), (), brief=(brief,)))
+    assert (made.name, made.title) == ("attention.budgets.blind", "BLIND: Coverage")
     assert made.caution.startswith("BLIND: outcomes are permuted")
-    assert marked_suites([]) == []
+    assert [one.title for one in made.brief] == ["BLIND: In brief"]
     assert 'x="796" text-anchor="end"' in marked_svg('<svg viewBox="0 0 800 200"><g/></svg>\n')
 
 
@@ -232,7 +228,7 @@ def test_the_same_grid_is_told_by_models_and_counts():
 
 
 def test_ties_of_figure_1_name_every_arm():
-    bars = [Bar("s", arm, "aware", 0.25, Estimate(0.5)) for arm in ("a", "b")]
+    bars = [Rate("s", None, arm, "aware", 0.25, Estimate(0.5)) for arm in ("a", "b")]
     assert "50.0 % (a at 25 %, b at 25 %)" in words_of_bars(bars)[1]
 
 

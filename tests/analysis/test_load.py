@@ -340,6 +340,15 @@ def test_rows_of_one_task_are_scored_alike(shard, whole, owners):
     assert "generations.jsonl:5" in problems[0].message
 
 
+def test_a_log_that_cannot_be_read_contradicts_no_other(shard, whole, owners):
+    """Its rows carry another score, which nobody sees."""
+    name, other = b'"score_name":"exact_match"', b'"score_name":"count"'
+    rewrite(shard, lambda lines: [line.replace(name, other) for line in lines])
+    assert any("carry different scores" in one.message for one in load(whole, owners).problems)
+    rewrite(shard, lambda lines: [*lines, b"no record\n"])
+    assert not any("carry different scores" in one.message for one in load(whole, owners).problems)
+
+
 def replaced(line, old, new):
     assert old in line
     return line.replace(old, new, 1)

@@ -326,6 +326,7 @@ FOLLOWS = "does not follow from variance, largest and estimate_norm"
         ({"hajek": 1.751}, "no estimate of norm 4.0 is 7.004 away"),
         # One term of the variance is at most all of it, and as many as there are kept by chance add up to it.
         ({"largest": 3.0, "certificate": 2.4}, ""),
+        ({"largest": 3.00001, "certificate": 2.4}, ""),  # the last written digit
         ({"largest": 3.01, "certificate": 2.404}, "squared exceeds the variance"),
         ({"tail_kept": 3}, ""),  # 9 <= 3 * 4
         ({"tail_kept": 2}, "variance 9.0 exceeds 2 terms of which the largest is 4"),

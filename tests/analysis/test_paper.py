@@ -9,7 +9,6 @@ import pytest
 
 from analysis.core.decide import decide
 from analysis.core.study import load
-from analysis.describe.details import controlled
 from kvexp.documents.condition import State
 from kvexp.run.prepare import grid_bytes
 from kvexp.study.compose import select
@@ -75,8 +74,8 @@ def test_every_claim_and_variant_selects_its_rows(study, verdicts):
     assert {verdict.answer.state for verdict in verdicts.values()} == {State.INCOMPLETE}
 
 
-def test_the_control_asks_every_example_of_the_main_tasks(study, of_paper):
-    found = [one for registered in of_paper for one in controlled(study, registered)]
+def test_the_control_asks_every_example_of_the_main_tasks(study, of_paper, details):
+    found = details(study, *of_paper).control
     assert [one.suite for one in found] == [SIX, SIXTEEN]
     for one in found:
         tasks = set(PAPER[one.suite]) - {"passcodes"}

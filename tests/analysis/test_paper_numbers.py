@@ -10,8 +10,7 @@ from analysis.core.estimates import Estimate
 from analysis.core.study import load
 from analysis.core.verdicts import Bound, analyse
 from analysis.describe import description
-from analysis.describe.paper.beside import OTHER_GRID, beside
-from analysis.describe.paper.lookup import Lookup, Number, read, standing
+from analysis.describe.paper import OTHER_GRID, Lookup, Number, beside, read, standing
 from analysis.describe.scope import Scope
 from analysis.describe.table import Column, Table
 from kvexp.documents.condition import State

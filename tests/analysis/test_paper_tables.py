@@ -16,23 +16,27 @@ from analysis.core.estimates import Estimate, Statistic, multiplicities
 from analysis.core.study import load
 from analysis.core.verdicts import Report
 from analysis.describe import parts as pictures
-from analysis.describe.accuracy import accuracy
-from analysis.describe.common import remembered
-from analysis.describe.details import details_of
-from analysis.describe.induced import induced
+from analysis.describe import verdicts as of_claims
+from analysis.describe.description import details_of
 from analysis.describe.parts import Picture
-from analysis.describe.per_model import per_model
-from analysis.describe.posthoc.questions import questions
-from analysis.describe.posthoc.recomputation import NUMBERS, recomputation
-from analysis.describe.scope import NO_FULL, NO_ROWS, Scope
-from analysis.describe.signal_panel import signal_panel
-from analysis.describe.verdicts import verdicts
+from analysis.describe.recomputation import NUMBERS
+from analysis.describe.scope import NO_FULL, NO_ROWS, Scope, remembered
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from kvexp.documents.registration import load_folder
 from tests import planted
+from tests.analysis.part_of import (
+    accuracy,
+    induced,
+    maker,
+    per_model,
+    questions,
+    recomputation,
+    signal_panel,
+)
 from tests.planted import LONG, SHORT, World
 
+verdicts = maker(of_claims, "verdicts")
 MODELS = ("big", "small")
 MAIN = ("facts", "words")
 DRAWS = 20
@@ -437,9 +441,8 @@ def test_induced_failures_rescues_and_net(described, answers, model):
 def test_what_is_pooled_is_what_the_details_say(described):
     tables, scope = described
     for suite in scope.suites:
-        details = details_of(scope, suite.registered)
         for which in ("induced", "rescued"):
-            for rate in getattr(details, which):
+            for rate in details_of(scope)[which]:
                 if rate.suite == suite.name and rate.task is None:
                     place = {"arm": rate.arm, "condition": rate.condition, "budget": rate.budget}
                     row = line(tables["rates"], suite=suite.name, model="pooled", **place)
@@ -449,7 +452,7 @@ def test_what_is_pooled_is_what_the_details_say(described):
 def test_every_table_can_be_written(described):
     assert set(described[0]) == {
         *("table2", "table3", "table4", "table4_rates", "table5"),
-        *("figure2", "figure3", "rates", "rates_by_task"),
+        *("figure2", "figure3", "rates", "rates_by_task", "signals"),
     }
     for table in described[0].values():
         rows = list(csv.DictReader(io.StringIO(to_csv(table))))

@@ -16,28 +16,30 @@ from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
 from analysis.core.verdicts import Report
 from analysis.core.words import number, point, word
-from analysis.describe.accuracy import accuracy
-from analysis.describe.anchors import anchors
-from analysis.describe.budgets import budgets
-from analysis.describe.cells import cells as cells_part
-from analysis.describe.common import against_chance, standard_error
-from analysis.describe.conditions import conditions
-from analysis.describe.contexts import contexts
-from analysis.describe.cost import cost
-from analysis.describe.coverage import coverage
-from analysis.describe.details import controlled, describe
-from analysis.describe.induced import induced
-from analysis.describe.per_model import per_model
-from analysis.describe.posthoc.attribution import attribution
-from analysis.describe.posthoc.disagreement import disagreement
-from analysis.describe.posthoc.draws import disagreements, token_f1, words
-from analysis.describe.posthoc.questions import questions
-from analysis.describe.posthoc.recomputation import recomputation
+from analysis.describe.anchors import against_chance, standard_error
+from analysis.describe.description import attention_of
 from analysis.describe.scope import Scope
-from analysis.describe.signal_panel import signal_panel
-from analysis.describe.tax import tax
+from analysis.describe.two_draws import disagreements, token_f1, words
 from kvexp.documents.condition import State, parse
 from tests.analysis import small_tables
+from tests.analysis.part_of import (
+    accuracy,
+    attribution,
+    budgets,
+    conditions,
+    contexts,
+    cost,
+    disagreement,
+    induced,
+    per_model,
+    questions,
+    recomputation,
+    signal_panel,
+)
+from tests.analysis.part_of import in_cells as cells_part
+from tests.analysis.part_of import of_anchors as anchors
+from tests.analysis.part_of import price as tax
+from tests.analysis.part_of import risk_coverage as coverage
 from tests.analysis.small_tables import answer, cells, full, plan, table
 
 NAN = math.nan
@@ -174,8 +176,8 @@ def test_induced_failures(scope):
     shows(row, rows=4, induced=1 / 3, rescued=1.0, net=0.0)
 
 
-def test_details(study, registered):
-    found = describe(study, registered)
+def test_details(study, registered, details):
+    found = details(study, registered)
     rows = {(row.tasks, row.label, row.signal): row for row in found.panel if row.arm == "poisson"}
     # Failures 4, 3, 1 (w3), 1.5, 2 (w3) against successes 2, 5, 1: 2 + 2 + .5 + 1 + 1.5 of 15.
     own = rows["main", "own_failure", "certificate"]
@@ -445,8 +447,8 @@ def test_words_that_two_answers_share():
     assert disagreements(pairs) == pytest.approx([0.0, 0.0, 0.5, 1 - 2 / 3, 1.0])
 
 
-def test_the_control(study, registered):
-    (found,) = controlled(study, registered)
+def test_the_control(study, registered, details):
+    (found,) = details(study, registered).control
     known = next(row for row in found.known if (row.model, row.task) == ("a", "words"))
     # Without context w0 is known; of w0, w1, w2 two need it.
     assert (known.accuracy.value, known.accuracy.n) == (1 / 4, 4)
@@ -553,7 +555,6 @@ def test_when_a_sensitivity_moves_a_verdict(registrations, own, other, moves):
 
 
 def test_attention_by_hand(registered):
-    from analysis.describe.attention.describe import describe as describe_attention
     from tests import cell_frames
 
     content = msgspec.structs.replace(registered.content, suites=["attention"], statistics=plan())
@@ -577,7 +578,8 @@ def test_attention_by_hand(registered):
         "offset": (0,) * 4,
     }
     rows = cells(*({name: values[at] for name, values in told.items()} for at in range(4)))
-    (found,) = describe_attention(cell_frames.study(rows), [keyed])
+    (told,) = attention_of(cell_frames.study(rows), [keyed])
+    found = SimpleNamespace(**told.numbers)
     (row,) = found.budgets
     assert row.coverage.value == 3 / 4
     assert row.hajek.value == pytest.approx(0.3)
@@ -636,5 +638,5 @@ def test_the_demonstration_by_hand(registered):
     assert (found.median_rise, found.largest_rise, found.median_mean_rise) == (2.0, 2.0, 1.25)
     # Errors .25 .1; .5 .05; .125 .2 against .2.
     assert [one.coverage.value for one in found.worlds] == [0.5, 0.5, 1.0]
-    assert [one.certificate_exceeds for one in found.worlds] == [True, False, True]
+    assert [one.exceeds for one in found.worlds] == [True, False, True]
     assert np.allclose([one.topk for one in found.worlds], [0.35, 0.55, 0.325])

@@ -10,12 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 from analysis.core.estimates import Estimate
 from analysis.core.verdicts import Report
-from analysis.describe.details import details_of
-from analysis.describe.posthoc.attribution import attribution
-from analysis.describe.posthoc.disagreement import disagreement
-from analysis.describe.posthoc.draws import UNEVEN, disagreements, draws_of, partners, token_f1, words
+from analysis.describe.description import details_of
 from analysis.describe.scope import NO_ROWS, Scope
+from analysis.describe.two_draws import UNEVEN, disagreements, draws_of, partners, token_f1, words
 from kvexp import scoring
+from tests.analysis.part_of import attribution, disagreement
 from tests.analysis.test_descriptive import full_of, question, succeeds, table_of, where
 
 MAIN = ("facts", "words")
@@ -234,4 +233,4 @@ def test_nothing_without_main_tasks(varied_study):
     report = varied_study.scope.report
     assert attribution(Scope(Report(report.study, [], []))) is None
     assert disagreement(Scope(Report(report.study, [], []))) is None
-    assert details_of(varied_study.scope, varied_study.registrations[0]).panel
+    assert details_of(varied_study.scope)["panel"]

@@ -12,7 +12,7 @@ import pytest
 
 from analysis import __main__ as cli
 from analysis.core.evidence import Shown
-from analysis.describe import posthoc
+from analysis.describe import two_draws
 from analysis.describe.parts import Part, Picture
 from analysis.describe.table import Column, Table
 from analysis.render.html import anchor
@@ -166,7 +166,7 @@ def part(scope):
         Picture("drawn", "Drawn & titled", "It supports <nothing>.", SVG),
         Picture("absent", "Absent", "It would support.", None, "rows are missing"),
     )
-    return Part("odd", "<Odd> part", "Looked at <afterwards>.", (TABLE,), pictures, is_posthoc=True)
+    yield Part("odd", "<Odd> part", "Looked at <afterwards>.", (TABLE,), pictures, is_posthoc=True)
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def usual(few, template, tmp_path_factory):
     folder = shutil.copytree(template, tmp_path_factory.mktemp("usual") / "embedded")
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.setattr(posthoc, "BUILDERS", (part,))
+        patch.setattr(two_draws, "describe", part)
         assert cli.main([str(folder), "--registration", str(few)]) == 0
     text = (folder / "report.html").read_text()
     return folder, assert_sound(text), text, printed.getvalue()

@@ -103,7 +103,8 @@ def test_all_differences_of_all_seals_stand_in_one_list(run, study, home):
     assert code == 4
     assert re.search(r"sealed files differ from R \([0-9a-f]{12}\), S \([0-9a-f]{12}\)", err)
     assert err.count(f"changed  {home}/") == 2
-    assert f"git worktree add ../sealed {sealing.COMMIT[:12]}" in err
+    assert f"python -m analysis {study} --as-sealed" in err
+    assert f"python -m analysis {study} --anew --out DIR" in err
     assert "kvexp amend" in err
 
 
@@ -120,23 +121,26 @@ def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, m
         shutil.copytree(sealing.ROOT / name, tmp_path / "tree" / name, ignore=ignore)
     shutil.copyfile(sealing.ROOT / "requirements.lock", tmp_path / "tree" / "requirements.lock")
     tree = tmp_path / "tree"
-    monkeypatch.setattr(cli, "REPOSITORY", tree)
-    monkeypatch.setattr("analysis.core.loaded.check", lambda *_: None)
-    for added in ("claims/x9.py", "tables/x9.py", "figures/x9.py", "attention/x9.py", "text/x9.py", "x9.py"):
+    monkeypatch.setattr("analysis.core.run.REPOSITORY", tree)
+    monkeypatch.setattr("analysis.core.loaded.check_loaded", lambda *_: None)
+    for added in ("claims/x9.py", "describe/x9.py", "describe/posthoc/x9.py", "render/x9.py", "x9.py"):
+        (tree / "analysis" / added).parent.mkdir(exist_ok=True)
         (tree / "analysis" / added).write_text("")
-    (tree / "analysis" / "posthoc").mkdir(exist_ok=True)
-    (tree / "analysis" / "posthoc" / "x9.py").write_text("")
     assert run(study)[0] == 0
-    for added in ("load/x9.py", "statistics/x9.py", "verdict/x9.py", "sealed/x9.so"):
-        (tree / "analysis" / added).write_text("")
+    sealed = (
+        "analysis/core/x9.py",
+        "analysis/core/deep/x9.py",
+        "analysis/core/x9.so",
+        "kvexp/documents/x9.py",
+    )
+    for added in sealed:
+        (tree / added).parent.mkdir(exist_ok=True)
+        (tree / added).write_text("")
     path = tree / "analysis" / "claims" / "r1.py"
     path.write_text(path.read_text() + "\n")
     code, out, err = run(study)
     assert (code, out) == (4, "")
-    for line in (
-        *("added  analysis/load/x9.py", "added  analysis/statistics/x9.py", "added  analysis/verdict/x9.py"),
-        *("added  analysis/sealed/x9.so", "changed  analysis/claims/r1.py"),
-    ):
+    for line in (*(f"added  {path}" for path in sealed), "changed  analysis/claims/r1.py"):
         assert line in err
 
 
@@ -394,7 +398,7 @@ def test_a_blind_run_says_no_verdict_and_gives_chance(described, run, home, tmp_
     assert found["R1"]["state"] == "BLIND"
     assert abs(found["R1"]["quantities"]["auc_pooled"]["value"] - 0.5) < 0.08
     assert not (folder / "verdicts.json").exists()
-    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.render.files.write_description", lambda *_: "")
     run(folder, "--out", tmp_path / "open")
     real = {claim["id"]: claim for claim in verdicts(tmp_path / "open")["claims"]}
     assert real["R1"]["quantities"]["auc_pooled"]["value"] > 0.99
@@ -427,7 +431,7 @@ def test_a_blind_run_writes_nothing_by_default_and_is_no_look(described, run, st
     code, out, err = run(study, "--blind")
     assert (code, err) == (0, "")
     assert sorted(study.rglob("*")) == before
-    monkeypatch.setattr("analysis.describe.description.make", lambda *_: "")
+    monkeypatch.setattr("analysis.render.files.write_description", lambda *_: "")
     again = run(study, "--blind")[1]
     assert set(again.splitlines()) <= set(out.splitlines())
     assert run(study, "--blind")[1] == again
@@ -453,4 +457,4 @@ def test_a_module_from_elsewhere_is_refused(run, study, monkeypatch):
     monkeypatch.setattr("analysis.core.decide.__file__", "/elsewhere/analysis/core/decide.py")
     code, _, err = run(study)
     assert code == 4
-    assert "module analysis.decide was loaded from /elsewhere/analysis/core/decide.py" in err
+    assert "module analysis.core.decide was loaded from /elsewhere/analysis/core/decide.py" in err

@@ -201,7 +201,8 @@ def test_missing_is_never_zero():
 def test_a_count_of_something_unknown_is_unknown():
     known, unknown = Estimate(0.7, 0.6, 0.8), Estimate(0.7, undefined="no interval")
     assert statistics.count([known, known], lambda auc: auc.lo > 0.5).value == 2
-    assert statistics.count([known, unknown], lambda auc: auc.lo > 0.5).value is None
+    lost = statistics.count([known, unknown], lambda auc: auc.lo > 0.5)
+    assert (lost.value, lost.n, lost.clusters) == (None, 0, 0)
 
 
 def test_folding_takes_the_better_direction():

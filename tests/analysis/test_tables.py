@@ -13,7 +13,7 @@ from analysis.core.estimates import Estimate
 from analysis.core.study import load
 from analysis.core.verdicts import Bound, analyse
 from analysis.describe import description
-from analysis.describe.paper.lookup import Lookup, Number
+from analysis.describe.paper import Lookup, Number
 from analysis.describe.table import BUDGET, MAIN, POOLED, Column, Table, Word, budget_words, exactly
 from analysis.render import dictionary
 from analysis.render.csv import to_csv

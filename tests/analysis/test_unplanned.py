@@ -7,6 +7,7 @@ import pytest
 
 from analysis import __main__ as cli
 from tests import planted
+from tests.analysis import sealing
 from tests.planted import ATTENTION, CONTROL, INSTRUCT, LONG, SHORT, SIX, SIXTEEN, World
 
 CELLS, ANSWERS = ("A1", "A2", "A3"), ("R1", "R2", "R3", "R4", "S1", "S2", "S3")
@@ -61,7 +62,7 @@ def test_the_attention_suite_alone_is_decided_and_the_rest_is_incomplete(describ
         assert "      suite 6k is not in the grid yet\n" in page
         assert "      run: kvexp submit study=paper suite=16k\n" in page
         assert "  not in the grid yet: 16k, 6k, needle, no-context, ruler\n" in page
-        assert "AUC beside the verdicts" not in page
+        assert "AUC on " not in page
         assert "accuracy, " not in page
 
 
@@ -159,7 +160,7 @@ def test_logs_of_a_suite_that_the_grid_does_not_have_are_invalid(run, tmp_path):
 
 
 def test_a_registration_without_claims_waits_for_its_suites_too(described, run, whole, tmp_path):
-    text = (cli.REPOSITORY / "preregistration" / "embedded" / "A.toml").read_text()
+    text = (sealing.ROOT / "preregistration" / "embedded" / "A.toml").read_text()
     (tmp_path / "explore").mkdir()
     (tmp_path / "explore" / "A.toml").write_text(text[: text.index("\n[claim.A1]")] + "\n[claim]\n")
     code, out, err = run(whole, tmp_path / "explore")
@@ -172,7 +173,7 @@ def test_a_study_with_all_its_suites_has_no_word_of_it(described, run, tmp_path)
     grid = [*planted.plan(examples=2), *planted.prompts()]
     folder, unsealed = planted.write(tmp_path / "embedded", grid, World()), tmp_path / "unsealed"
     unsealed.mkdir()
-    for path in (cli.REPOSITORY / "preregistration" / "embedded").glob("*.toml"):
+    for path in (sealing.ROOT / "preregistration" / "embedded").glob("*.toml"):
         shutil.copy(path, unsealed)
     code, out, _ = run(folder, unsealed)
     assert code in (0, 3)  # few examples leave conditions unknown

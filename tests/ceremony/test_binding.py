@@ -264,12 +264,15 @@ def test_what_is_not_here_cannot_be_wrong(tmp_path, embedded):
         lint_grid.check([reg["R"]], embedded.shards, embedded.suites)
 
 
-def test_a_control_is_a_suite_without_context(tmp_path, paper):
+@pytest.mark.parametrize("name", ["ruler", "attention"])
+def test_a_control_is_a_suite_without_context(tmp_path, paper, name):
     text = (SHIPPED / "paper" / "R.toml").read_text()
-    text = text.replace('suites = ["6k", "no-context"]', 'suites = ["6k", "no-context", "ruler"]')
-    (tmp_path / "R.toml").write_text(text.replace('control = "no-context"', 'control = "ruler"'))
+    text = text.replace('suites = ["6k", "no-context"]', f'suites = ["6k", "no-context", "{name}"]')
+    (tmp_path / "R.toml").write_text(text.replace('control = "no-context"', f'control = "{name}"'))
     found = load_folder(tmp_path, CLAIMS)
-    with pytest.raises(RegistrationError, match=r"R.toml:\d+: \[details\] control 'ruler' shows the context"):
+    with pytest.raises(
+        RegistrationError, match=rf"R.toml:\d+: \[details\] control '{name}' shows the context"
+    ):
         lint_grid.check(found, paper.shards, paper.suites)
 
 

@@ -155,7 +155,7 @@ CASES = {
         ":5: Expected `datetime` with a timezone",
     ),
     "a number of 5,000 digits": (parameter("9" * 5_000), "cannot be read: Exceeds the limit"),
-    "a line of 1 MB": (put("# The four", "# " + "x" * 2**20), "is longer than 262144 bytes"),
+    "a line of 1 MB": (put("# The four", "# " + "x" * 2**20), "is longer than 262,144 bytes"),
     "many variants": (
         put("[claim.R4.sensitivity]\n", "[claim.R4.sensitivity]\n" + MANY),
         "has more than 400 claims, readings and sensitivities",
@@ -176,14 +176,14 @@ def test_a_file_of_100_mb_is_refused_at_once(tmp_path, is_one_line):
         for _ in range(100):
             file.write(b"#" * 2**20 if is_one_line else b"# x\n" * 2**18)
     assert path.stat().st_size > 100 * 2**20
-    refused(path, "is longer than 262144 bytes")
+    refused(path, "is longer than 262,144 bytes")
     path.unlink()
 
 
 def test_a_link_is_refused(tmp_path):
     written(tmp_path, SHIPPED).rename(tmp_path / "elsewhere")
     (tmp_path / "R.toml").symlink_to("elsewhere")
-    refused(tmp_path / "R.toml", "is a link: a seal covers a file")
+    refused(tmp_path / "R.toml", "is a link: put the file itself there")
     (tmp_path / "R.toml").unlink()
     (tmp_path / "R.toml").symlink_to("nowhere")
     refused(tmp_path / "R.toml", "is a link")

@@ -206,7 +206,7 @@ def test_the_papers_numbers_give_the_papers_states(case, study):
         (("q = 0.25,", "q = " + "9" * 5000 + ","), "cannot be read"),
         (("q = 0.25,", "q = " + "[" * 50_000 + "]" * 50_000 + ","), "cannot be read"),
         (("q = 0.25,", "q = 0.25, " + ".".join("a" * 20_000) + " = 1,"), "has more than 100 dots"),
-        (('title = "Error', 'title = "' + "x" * 300_000), "is longer than 262144 bytes"),
+        (('title = "Error', 'title = "' + "x" * 300_000), "is longer than 262,144 bytes"),
         (("range = [-1, 1]", "range = [-1, 1" + "0" * 400 + "]"), "claim R3: Number out of range"),
         (("level = 0.95", "level = 95"), "level"),
         (("draws = 500", "draws = 500\nseed = 1"), "seed"),

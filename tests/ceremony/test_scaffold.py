@@ -88,9 +88,7 @@ def test_a_study_in_the_first_format_is_copied_into_the_second_and_asks_for_witn
     new_study(project, "mine", "embedded")
     folder = project / "preregistration" / "mine"
     fill(folder, SAID)
-    with pytest.raises(
-        RegistrationError, match=r"A.toml:\d+: claim.A1.witness.kill is not filled in"
-    ):
+    with pytest.raises(RegistrationError, match=r"A.toml:\d+: claim.A1.witness.kill is not filled in"):
         registrations(folder, CLAIMS)
     rows = {name: tomllib.loads(path.read_text()) for name, path in demos().items()}
     for path in folder.glob("*.toml"):

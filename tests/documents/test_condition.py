@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvexp.documents.condition import FIELDS, ConditionError, State, parse, verdict
+from kvexp.documents.condition import (
+    FIELDS,
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    ConditionError,
+    State,
+    parse,
+    verdict,
+)
 
 NAMES = ("a", "b", "rise")
 PIECES = [
@@ -208,6 +216,18 @@ def test_kleene_logic(text, fields, truth):
 def test_everything_else_is_refused_in_words(text):
     with pytest.raises(ConditionError, match=r"^(it|a number|'.+' is not) ?"):
         parse(text)
+
+
+def test_the_largest_expressions_are_still_read():
+    """A comparison is one level and its two numbers the next."""
+    deepest = "not " * (MAX_DEPTH - 1) + "a < 1"
+    assert parse(deepest).names == {"a"}
+    with pytest.raises(ConditionError, match=f"nested deeper than {MAX_DEPTH} levels"):
+        parse(f"not {deepest}")
+    longest = "a < 1".ljust(MAX_CHARACTERS)
+    assert parse(longest).names == {"a"}
+    with pytest.raises(ConditionError, match=f"longer than {MAX_CHARACTERS} characters"):
+        parse(f"{longest} ")
 
 
 def test_an_expression_tells_what_it_reads():

@@ -7,7 +7,7 @@ from transformers import Gemma3TextConfig, GenerationConfig, MistralConfig, Qwen
 
 from kvexp.errors import InputError
 from kvexp.models.load import load
-from kvexp.replay.model import refuse_unsupported, stop_ids
+from kvexp.replay.model import refuse_unsupported, stop_ids, wrap
 from kvexp.replay.prompt import TooLong, check_length, encode_prompt
 from tests import tiny
 from tests.replay import templates
@@ -30,6 +30,13 @@ def test_architectures_with_sliding_layers_are_refused_by_name(config, word):
 @pytest.mark.parametrize("config", [MistralConfig(sliding_window=None), Qwen2Config()])
 def test_full_attention_forms_of_the_same_architectures_are_accepted(config):
     refuse_unsupported(config)
+
+
+def test_a_model_in_memory_is_refused_like_one_on_disk():
+    model = tiny.model("llama")
+    model.config.sliding_window = 64
+    with pytest.raises(InputError, match="sliding window of 64 tokens"):
+        wrap(model, tiny.tokenizer())
 
 
 def test_a_model_that_is_not_there_is_one_sentence(tmp_path):

@@ -1,6 +1,7 @@
 """The folder of a shard on disk: nothing is lost, nothing foreign gets in."""
 
 import fcntl
+import os
 import random
 import subprocess
 import sys
@@ -197,6 +198,14 @@ def test_a_full_disk_writes_all_rows_or_none(tmp_path):
         assert (disk / GENERATIONS).read_bytes() == whole + to_lines(ROWS[:1])
 
 
+def test_rows_are_whole_where_the_system_takes_a_few_bytes_at_a_time(folder, monkeypatch):
+    write_all = os.write
+    monkeypatch.setattr(shard_log.os, "write", lambda to, body: write_all(to, body[:7]))
+    with locked_log(folder) as log:
+        log.append(to_lines(ROWS))
+    assert (folder / GENERATIONS).read_bytes() == to_lines(ROWS)
+
+
 def test_a_full_disk_leaves_no_half_attempt_and_no_half_footer(tmp_path):
     """An empty attempt file would lock the shard out for ever."""
     with small_disk(tmp_path / "disk", 8) as disk:
@@ -230,7 +239,7 @@ def test_a_new_file_never_replaces_one(folder):
 HOLD = """
 import sys
 from pathlib import Path
-from kvexp.shard_log import locked_log
+from kvexp.run.log import locked_log
 with locked_log(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

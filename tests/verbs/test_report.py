@@ -20,7 +20,7 @@ def called(root, monkeypatch):
     project.results(root).mkdir(parents=True, exist_ok=True)
     (project.results(root) / "grid.jsonl").touch()
     monkeypatch.chdir(root)
-    done = SimpleNamespace(names=[], commands=[], codes={"analysis.report": 0, "analysis": 0}, verify=None)
+    done = SimpleNamespace(names=[], commands=[], codes={"analysis.render": 0, "analysis": 0}, verify=None)
 
     def verify(parsed, console):
         done.names.append("verify")
@@ -42,7 +42,7 @@ def called(root, monkeypatch):
 @pytest.mark.parametrize("words", [["mini"], ["study=mini"]])
 def test_verify_then_answers_then_the_analysis(called, words, capsys):
     assert main(["report", *words]) == 0
-    assert called.names == ["verify", "analysis.report", "analysis"]
+    assert called.names == ["verify", "analysis.render", "analysis"]
     assert called.commands[0] == called.commands[1]
     assert called.commands[0][0] == "results/mini"
     assert capsys.readouterr().err == ""
@@ -62,16 +62,16 @@ def test_what_evidence_shall_do_again_is_passed_on(called):
 
 @pytest.mark.parametrize(("answers", "analysis", "code"), [(0, 3, 3), (1, 0, 1), (4, 4, 4), (0, 4, 4)])
 def test_the_worst_code_wins_and_what_stops_both_is_said_once(called, capsys, answers, analysis, code):
-    called.codes = {"analysis.report": answers, "analysis": analysis}
+    called.codes = {"analysis.render": answers, "analysis": analysis}
     assert main(["report", "mini"]) == code
     said = capsys.readouterr().err
-    assert said == ("analysis.report failed\n" if answers and not analysis else "")
+    assert said == ("analysis.render failed\n" if answers and not analysis else "")
 
 
 def test_evidence_that_fails_stops_no_page(called, capsys):
     called.verify = IntegrityError("a seal is broken", ["changed  R.toml\x1b[2J"])
     assert main(["report", "mini"]) == 4
-    assert called.names == ["verify", "analysis.report", "analysis"]
+    assert called.names == ["verify", "analysis.render", "analysis"]
     said = capsys.readouterr().err
     assert said.splitlines() == ["kvexp: a seal is broken", r"  changed  R.toml\x1b[2J"]
 

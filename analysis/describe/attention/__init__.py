@@ -1,9 +1,4 @@
 """Attention suites described: true error beside certificate, cell by cell. No verdict reads any of it.
 
-`describe` finds the suites; one file for each table: `budgets` and `within`, `errors`, `calibration`,
-`layers`, `heads`, `rare`, `deployed`, `demonstration`.
+A module with a number ORDER and a function `describe` is a part of every suite by being in this folder.
 """
-
-from analysis.describe.attention.describe import Attention, describe
-
-__all__ = ["Attention", "describe"]

@@ -1,10 +1,8 @@
 """The main table: what the certificate is worth at each budget, and what each estimator costs."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -17,30 +15,148 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.core import statistics
 from analysis.core.data import CellData
 from analysis.core.estimates import Estimate, Floats, Statistic
-from analysis.describe.drawing import GREY, INK, label, panels
-from analysis.describe.table import Column, budget_words, shown
+from analysis.describe import drawing
+from analysis.describe.attention.cell_suite import (
+    COVERED_MEANS,
+    Budget,
+    CellSuite,
+    Covered,
+    Found,
+    grouped,
+    spans,
+)
+from analysis.describe.drawing import GREY, INK
+from analysis.describe.parts import Words
+from analysis.describe.table import (
+    ERROR,
+    RANKED,
+    SHARE,
+    Column,
+    Row,
+    Table,
+    budget_words,
+    column,
+    columns,
+    columns_of,
+    digits,
+    number,
+    percent,
+    rows_of,
+    share,
+    shown,
+)
 
-if TYPE_CHECKING:
-    from analysis.describe.attention.describe import Attention
-
-# Spearman correlation inside one query head of one layer.
-#
-# A certificate that only knew which heads are hard would correlate with the error in the pool, not here.
+ORDER = 1
+# The four estimators in the order of tables: the design, then what it is compared with.
+ESTIMATORS = {
+    "hajek": "Poisson",
+    "topk": "top-k",
+    "no_offset": "Poisson, no offset",
+    "uniform": "uniform",
+}
+RATIO_MEANS = "ratio: median certificate over median error of Poisson."
+LOST = "(no_offset - hajek) / (topk - hajek): share of Poisson's gain over top-k that goes without the offset"
+SPENT = "expected tokens kept over what the budget allows, mean"
+SILENT = "cells with variance 0 although tokens were evicted"
+IN_HEADS = "rank correlation inside one query head, across prompts: median over all heads"
+GROUPS = "query heads of all layers, each ranked on its own"
+POISSON = "median error under Poisson eviction with the offset"
+TOP_K = "median error under top-k eviction"
+REMARKS = (
+    COVERED_MEANS,
+    "promised: 1 - delta, the coverage that the certificate is made for.",
+    "Spearman: of certificate and error. Within heads: median over the (layer, head) of the model.",
+    RATIO_MEANS,
+    "error: median relative error of the attention output. Uniform draws have the offset too.",
+    "lost: (no offset - Poisson) / (top-k - Poisson), what the offset is worth; above 1 no gain is left.",
+    "budget spent: mean of the expected number of kept tokens over what the budget allows.",
+    "silent cells: variance 0 although tokens were evicted. Intervals resample prompts.",
+)
+BRIEF = (  # all but counts, which a terminal has no room for
+    *("budget", "promised", "coverage", "spearman", "spearman_within", "ratio"),
+    *("hajek", "topk", "no_offset", "uniform", "lost", "spent", "silent"),
+)
+BRIEF_REMARKS = (
+    "covered: true error <= certificate; promised: 1 - delta. Spearman: of certificate and error.",
+    "ratio: median certificate / median error. error: median relative error of the attention output.",
+    "lost: (no offset - Poisson) / (top-k - Poisson), what the offset is worth; above 1: all and more.",
+    "budget spent: expected tokens kept / allowed. silent: variance 0 though tokens were evicted.",
+)
 
 
 @dataclass(frozen=True)
 class Within:
     """Correlation of certificate and error over prompts, seeds and queries, by (layer, head).
 
-    Attributes:
-        median: over (layer, head); None if none has a correlation.
-        groups: number of (layer, head).
-        undefined: those without a correlation, because one of the two does not vary.
+    A certificate that only knew which heads are hard would correlate with the error in the pool, not here.
     """
 
-    median: float | None
-    groups: int
-    undefined: int
+    median: Annotated[
+        float | None, column("spearman_within", "Spearman within heads", IN_HEADS, RANKED, "share")
+    ]
+    groups: Annotated[int, column("groups", "heads of all layers", GROUPS, "count")]
+    undefined: Annotated[
+        int,
+        column("groups_undefined", "heads without Spearman", "heads without a rank correlation", "count"),
+    ]
+
+
+@dataclass(frozen=True)
+class ByBudget:
+    """One budget of a suite. Errors are relative, |estimate - y| / |y|, and medians."""
+
+    budget: Budget
+    cells: Annotated[int, column("cells")]
+    coverage: Covered
+    spearman: Annotated[Estimate, share("spearman", "Spearman, all cells")]
+    within: Annotated[Within, "columns of its own"]
+    ratio: Annotated[Estimate, number("ratio")]
+    hajek: Annotated[Estimate, number("hajek", "error: Poisson", POISSON, ERROR)]
+    topk: Annotated[Estimate, number("topk", "error: top-k", TOP_K, ERROR)]
+    no_offset: Annotated[Estimate, number("no_offset", "error: Poisson, no offset")]
+    uniform: Annotated[Estimate, number("uniform", "error: uniform")]
+    lost: Annotated[Estimate, share("lost", "lost without offset", LOST, "ratio")]
+    # None where it leaves the floats.
+    spent: Annotated[float | None, column("spent", "budget spent", SPENT, SHARE, "share")]
+    silent: Annotated[float, column("silent", "silent cells", SILENT, SHARE, "share")]
+
+
+def describe(suite: CellSuite) -> Iterator[Found]:
+    """A line for each budget, rising, and a panel of its cells."""
+    found = tuple(_by_budget(*one) for one in suite.by_budget())
+    places = columns_of(ByBudget)
+    columns = (*places[:2], column("promised", form="share"), *places[2:])
+    rows = [(*row[:2], suite.promised, *row[2:]) for row in rows_of(ByBudget, found)]
+    title = "Certificate and true error by budget"
+    made = suite.table("budgets", title, columns, rows, REMARKS, is_tall=True)
+    made = made.briefly(made if suite.undefined else made.only(BRIEF, BRIEF_REMARKS))
+    title = "Certificate against true error, cell by cell"
+    scatter = suite.picture(
+        "scatter", title, lambda: _words(suite, found), lambda: scatter_figure(suite.frame, found)
+    )
+    yield Found("budgets", found, (made,), (scatter,))
+
+
+def _by_budget(budget: float, rows: pd.DataFrame, data: CellData) -> ByBudget:
+    hajek, no_offset, topk, uniform, certificate = (
+        data.median(rows, name) for name in ("hajek", "no_offset", "topk", "uniform", "certificate")
+    )
+    spent = float((rows["expected_kept"] / (rows["budget"] * rows["evictable"])).mean())
+    return ByBudget(
+        budget=budget,
+        cells=len(rows),
+        coverage=data.estimate(data.coverage(rows)),
+        spearman=data.estimate(data.spearman(rows, "certificate", "hajek")),
+        within=within(rows),
+        ratio=data.estimate(statistics.ratio(certificate, hajek)),
+        hajek=data.estimate(hajek),
+        topk=data.estimate(topk),
+        no_offset=data.estimate(no_offset),
+        uniform=data.estimate(uniform),
+        lost=_lost(data, no_offset, topk, hajek),
+        spent=spent if np.isfinite(spent) else None,
+        silent=float(((rows["variance"] == 0) & (rows["kept"] < rows["evictable"])).mean()),
+    )
 
 
 def within(rows: pd.DataFrame) -> Within:
@@ -62,62 +178,6 @@ def within(rows: pd.DataFrame) -> Within:
     return Within(float(np.median(found)) if len(found) else None, len(both), int((~has_value).sum()))
 
 
-@dataclass(frozen=True)
-class ByBudget:
-    """One budget of a suite. Errors are relative, |estimate - y| / |y|.
-
-    Attributes:
-        budget: share of the cached tokens that is kept.
-        cells: (prompt, seed, query, layer, head) combinations.
-        coverage: share of cells whose error is no larger than the certificate says.
-        spearman: rank correlation of certificate and error, all cells.
-        within: the same inside one query head of one layer.
-        ratio: median certificate over median error.
-        hajek: median error of Poisson with the offset; likewise `no_offset`, `topk`, `uniform`.
-        lost: (no_offset - hajek) / (topk - hajek) of the medians, the share of Poisson's gain over top-k
-            that goes without the offset; above 1 nothing is left of it.
-        spent: mean of expected_kept / (budget * evictable); None where that leaves the floats.
-        silent: share of cells with variance 0 although tokens were evicted.
-    """
-
-    budget: float
-    cells: int
-    coverage: Estimate
-    spearman: Estimate
-    within: Within
-    ratio: Estimate
-    hajek: Estimate
-    no_offset: Estimate
-    topk: Estimate
-    uniform: Estimate
-    lost: Estimate
-    spent: float | None
-    silent: float
-
-
-def by_budget(data: CellData) -> Iterator[ByBudget]:
-    """One row per budget, rising."""
-    for budget, rows in data.by_budget().items():
-        hajek, no_offset, topk, uniform, certificate = (
-            data.median(rows, name) for name in ("hajek", "no_offset", "topk", "uniform", "certificate")
-        )
-        yield ByBudget(
-            budget=float(budget),
-            cells=len(rows),
-            coverage=data.estimate(data.coverage(rows)),
-            spearman=data.estimate(data.spearman(rows, "certificate", "hajek")),
-            within=within(rows),
-            ratio=data.estimate(statistics.ratio(certificate, hajek)),
-            hajek=data.estimate(hajek),
-            no_offset=data.estimate(no_offset),
-            topk=data.estimate(topk),
-            uniform=data.estimate(uniform),
-            lost=_lost(data, no_offset, topk, hajek),
-            spent=_spent(rows),
-            silent=float(((rows["variance"] == 0) & (rows["kept"] < rows["evictable"])).mean()),
-        )
-
-
 def _lost(data: CellData, no_offset: Statistic, topk: Statistic, hajek: Statistic) -> Estimate:
     gain = statistics.difference(topk, hajek)
     value = data.point(gain).value
@@ -127,9 +187,64 @@ def _lost(data: CellData, no_offset: Statistic, topk: Statistic, hajek: Statisti
     return data.estimate(statistics.ratio(statistics.difference(no_offset, hajek), gain))
 
 
-def _spent(rows: pd.DataFrame) -> float | None:
-    share = float((rows["expected_kept"] / (rows["budget"] * rows["evictable"])).mean())
-    return share if np.isfinite(share) else None
+def _words(suite: CellSuite, found: Iterable[ByBudget]) -> Words:
+    found = list(found)
+    promise = "" if suite.promised is None else f" ({percent(suite.promised)} are promised)"
+    covered = spans((row.coverage for row in found), percent)
+    spearman = spans((row.spearman for row in found), lambda value: digits(value, "share"))
+    ratio = spans((row.ratio for row in found), lambda value: digits(value, "number"))
+    return (
+        f"The certificate, computed from retained tokens alone, covers {covered} of the cells{promise}.",
+        f"It ranks them by their true error: Spearman {spearman}; its median is {ratio} times the median "
+        "error.",
+    )
+
+
+# Suites side by side, so that choices can be compared.
+
+
+SPENT_ALL = 0.99  # an allocation that spends this share of the budget is the iterated one
+COMPARED = ("suite", "budget", "coverage", "spearman", "ratio", "hajek", "topk", "no_offset", "uniform")
+BESIDE = (
+    *columns("suite", "task", "score"),
+    column(
+        "allocation",
+        meaning="iterated, or single_clip where less than 99 % of the budget is spent",
+        unit="name",
+    ),
+    *columns("budget"),
+    share("coverage", "covered"),
+    share("spearman", "Spearman"),
+    number("ratio"),
+    Column("hajek", "Poisson", "number", True, False, POISSON, ERROR),
+    Column("topk", "top-k", "number", True, False, TOP_K, ERROR),
+    Column("no_offset", "no offset", "number", True, False),
+    Column("uniform", "uniform", "number", True, False),
+)
+
+
+def ablations(suites: Iterable[tuple[CellSuite, Iterable[ByBudget]]]) -> Table:
+    """One line per suite and budget."""
+    suites = list(suites)
+    rows = tuple(_beside(suite, row) for suite, found in suites for row in found)
+    remarks = (
+        COVERED_MEANS,
+        RATIO_MEANS,
+        "Poisson, top-k, no offset, uniform: median relative error of the attention output.",
+        "allocation: single_clip where less than 99 % of the budget is spent, otherwise iterated.",
+        *(f"{suite.name} has no numbers: {suite.undefined}." for suite, _ in suites if suite.undefined),
+    )
+    made = Table("ablations", "Attention suites side by side", BESIDE, rows, remarks)
+    points = ("Points only; tables/ablations.md has intervals. Poisson to uniform: median relative error.",)
+    return made.briefly(made.only(COMPARED, points).bare()) if len(suites) > 1 else made
+
+
+def _beside(suite: CellSuite, row: ByBudget) -> Row:
+    is_spent = row.spent is not None and row.spent >= SPENT_ALL
+    allocation = None if row.spent is None else "iterated" if is_spent else "single_clip"
+    place = (suite.name, " ".join(suite.tasks), " ".join(suite.scores), allocation, row.budget)
+    errors = (getattr(row, name) for name in ESTIMATORS)
+    return (*place, row.coverage, row.spearman, row.ratio, *errors)
 
 
 # Certificate against true error, cell by cell.
@@ -141,19 +256,17 @@ BELOW = 0.001  # share of the numbers that the axes may leave out: a few near 0 
 _MANY = LinearSegmentedColormap.from_list("many", ["#d3e3f3", "#6aaed6", "#1f5fa8", "#0a1f44"], N=8)
 
 
-def scatter_figure(one: Attention) -> Figure:
+def scatter_figure(cells: pd.DataFrame, found: Iterable[ByBudget]) -> Figure:
     """One panel per budget, density of cells on the same axes, and the line error = certificate.
 
     Cells beyond the axes are drawn at their edge and counted.
     """
-    points = {row.budget: _points(one, row.budget) for row in one.budgets}
-    low, high = _limits(list(points.values()))
-    drawn, places = panels(len(points), 2.95)
+    rows = [one for (one,) in grouped(found).values()]
+    points = [_points(cells[cells["budget"] == row.budget]) for row in rows]
+    low, high = _limits(points)
+    drawn, places = drawing.panels(len(rows), 2.95)
     drawn.set_layout_engine("compressed")  # panels are square: no room is left around them
-    layers = [
-        _panel(place, row, points[row.budget], low, high)
-        for place, row in zip(places, one.budgets, strict=True)
-    ]
+    layers = [_panel(*one, low, high) for one in zip(places, rows, points, strict=True)]
     norm = LogNorm(1, max(float(np.max(np.asarray(layer.get_array()), initial=2.0)) for layer in layers))
     for layer in layers:
         layer.set_norm(norm)
@@ -162,13 +275,12 @@ def scatter_figure(one: Attention) -> Figure:
     bar.ax.yaxis.set_minor_locator(NullLocator())
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     across = "certificate: the relative error that it allows for"
-    label(drawn, places, across, "true relative error\nof the attention output")
+    drawing.label(drawn, places, across, "true relative error\nof the attention output")
     return drawn
 
 
-def _points(one: Attention, budget: float) -> Floats:
+def _points(rows: pd.DataFrame) -> Floats:
     """Logarithms of certificate and error, (2, cells)."""
-    rows = one.frame[one.frame["budget"] == budget]
     with np.errstate(divide="ignore"):
         found: Floats = np.log10(rows[["certificate", "hajek"]].to_numpy(np.float64).T)
     return found
@@ -200,12 +312,11 @@ def _panel(panel: Axes, row: ByBudget, points: Floats, low: float, high: float) 
     panel.plot([low, high], [low, high], color=INK, linewidth=1.0)
     panel.set(xlim=(low, high), ylim=(low, high), aspect="equal")
     for axis in (panel.xaxis, panel.yaxis):
-        ticks = _ticks(low, high)
-        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_major_locator(FixedLocator(_ticks(low, high)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{10**value:.3g}"))
     panel.grid(visible=True, color=GREY, alpha=0.35)
-    covered = "undefined" if row.coverage.value is None else f"{100 * row.coverage.value:.1f} %"
-    rank = shown(row.spearman, Column("", "", "share", has_interval=False))
+    covered = "undefined" if row.coverage.value is None else percent(row.coverage.value, 1)
+    rank = shown(row.spearman, share("", bare=True))
     panel.set_title(f"budget {budget_words(row.budget)}\ncovered {covered}, Spearman {rank}")
     at: dict[str, Any] = {"transform": panel.transAxes, "fontsize": 7.5, "color": "#505050"}
     panel.text(0.04, 0.96, "error above certificate", va="top", **at)

@@ -1,10 +1,8 @@
 """The impossibility demonstration: what top-k can compute online does not move while its true error does."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -14,74 +12,137 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 
 from analysis.core.data import CellData
-from analysis.core.estimates import Estimate, Floats
-from analysis.describe.drawing import INK, NAVY, ORANGE, figure, grid, plain_log
-from analysis.describe.table import digits
+from analysis.core.estimates import Floats
+from analysis.describe import drawing
+from analysis.describe.attention.cell_suite import COVERED_MEANS, CellSuite, Covered, Found
+from analysis.describe.drawing import INK, NAVY, ORANGE
+from analysis.describe.parts import Picture, Words
+from analysis.describe.table import (
+    ERROR,
+    Column,
+    Row,
+    Table,
+    column,
+    columns_of,
+    digits,
+    percent,
+    rows_of,
+)
+from analysis.describe.table import (
+    columns as plain,
+)
 
-if TYPE_CHECKING:
-    from analysis.describe.attention.describe import Attention
-
+ORDER = 5
 PROMPT = ["task", "example_id"]
+CHANGE = "what was done to the values of top-k's evicted tokens: permutation or rotation"
+OVER = "over the changed worlds over its error in the unchanged one: median over cells"
+MEANINGS = {
+    "world": "number of the world; 0: the unchanged one",
+    "hajek": "mean error under Poisson eviction, its keep set held fixed",
+    "exceeds": "whether the mean certificate exceeds that mean error",
+    "changed": "worlds with changed values, the unchanged one not counted",
+    "identical": "(prompt, layer) whose online statistics of top-k are the same bytes in all worlds",
+    "smallest": "smallest error of top-k of any cell in any changed world",
+    "span": "largest over smallest error of one cell over the changed worlds: median over cells",
+    "rise": f"largest error of a cell {OVER}",
+    "mean_rise": f"mean error of a cell {OVER}",
+    "over": "the same: largest over cells",
+}
+Exceeds = Annotated[bool, column("certificate_exceeds", "above", MEANINGS["exceeds"], "true or false")]
+Ratio = float | None
 
 
 @dataclass(frozen=True)
 class WorldRow:
     """One world; 0 is the unchanged one. Means are over prompts, layers and heads."""
 
-    world: int
-    coverage: Estimate  # of Poisson with its keep set held fixed
-    certificate: float  # mean
-    hajek: float  # mean error of Poisson
-    topk: float  # mean error of top-k
+    world: Annotated[int, column("world", "", MEANINGS["world"], "number")]
+    coverage: Covered  # of Poisson with its keep set held fixed
+    certificate: Annotated[float, column("certificate", "", "mean certificate over cells", ERROR, "number")]
+    hajek: Annotated[float, column("hajek", "error", MEANINGS["hajek"], ERROR, "number")]
+    topk: Annotated[float, column("topk", "top-k error", "mean error under top-k eviction", ERROR, "number")]
 
     @property
-    def certificate_exceeds(self) -> bool:
+    def exceeds(self) -> Exceeds:
         """Whether the mean certificate exceeds the mean error."""
         return self.certificate > self.hajek
 
 
+def _ratio(key: str, words: str, meaning: str) -> Column:
+    return column(key, words, MEANINGS[meaning], "ratio", "number")
+
+
 @dataclass(frozen=True)
 class Demonstration:
-    """One kind of change of the evicted values.
+    """One kind of change of the evicted values; from `cells` on it is about the changed worlds only.
 
-    Attributes:
-        change: permutation or rotation.
-        score: of both top-k and Poisson; the rotation's reads value norms.
-        budget: share of the cached tokens that is kept; None if prompts differ.
-        changed: number of changed worlds.
-        prompts: prompts that carry the demonstration.
-        identical: (prompt, layer) pairs whose online statistics of top-k are the same bytes in all worlds.
-        compared: (prompt, layer) pairs.
-        cells: (prompt, layer, head); what follows is over the changed worlds only. A quotient that does not
-            exist, of an error of 0 or next to it, is left out; a number is None where no cell has one.
-        smallest: top-k error of any cell in any world.
-        largest: likewise.
-        median_span: over cells of largest / smallest error.
-        largest_span: likewise.
-        without_span: cells without one.
-        median_rise: over cells of the largest error of the worlds / error in the unchanged world.
-        largest_rise: likewise.
-        median_mean_rise: over cells of the mean error of the worlds / error in the unchanged world.
-        worlds: numbers by world.
+    A quotient that does not exist, of an error of 0 or next to it, is left out; a number is None where no
+    cell has one.
     """
 
-    change: str
-    score: str
-    budget: float | None
-    changed: int
-    prompts: int
-    identical: int
-    compared: int
-    cells: int
-    smallest: float
-    largest: float
-    median_span: float | None
-    largest_span: float | None
-    without_span: int
-    median_rise: float | None
-    largest_rise: float | None
-    median_mean_rise: float | None
+    change: Annotated[str, column("change", "", CHANGE, "name")]
+    score: Annotated[str, column("score")]  # of both top-k and Poisson; the rotation's reads value norms
+    budget: Annotated[float | None, column("budget", form="budget")]  # None if prompts differ
+    prompts: Annotated[int, column("prompts", "", "prompts whose values were changed", "count")]
+    changed: Annotated[int, column("changed_worlds", "changed worlds", MEANINGS["changed"], "count")]
+    identical: Annotated[
+        int, column("identical", "(prompt, layer) identical", MEANINGS["identical"], "count")
+    ]
+    compared: Annotated[int, column("compared", "of", "(prompt, layer) that were compared", "count")]
+    cells: Annotated[int, column("cells", "", "(prompt, layer, head)", "count")]
+    smallest: Annotated[float, column("smallest", "smallest error", MEANINGS["smallest"], ERROR, "number")]
+    largest: Annotated[float, column("largest", "largest error", "largest, likewise", ERROR, "number")]
+    median_span: Annotated[Ratio, _ratio("median_span", "span, median cell", "span")]
+    largest_span: Annotated[Ratio, _ratio("largest_span", "span, largest", "over")]
+    without_span: Annotated[
+        int, column("without_span", "cells without span", "cells without such a quotient", "count")
+    ]
+    median_rise: Annotated[Ratio, _ratio("median_rise", "rise, largest of the worlds, median cell", "rise")]
+    largest_rise: Annotated[Ratio, _ratio("largest_rise", "rise, largest of the worlds, largest", "over")]
+    median_mean_rise: Annotated[
+        Ratio, _ratio("median_mean_rise", "rise, mean of the worlds, median cell", "mean_rise")
+    ]
     worlds: tuple[WorldRow, ...]
+
+
+def describe(suite: CellSuite) -> Iterator[Found]:
+    """A line for each change and for each world; nothing of a suite that has numbers and no worlds."""
+    found = tuple(demonstrations(suite.data(suite.worlds))) if len(suite.worlds) else ()
+    title = "What top-k cannot see"
+    if found or suite.undefined:
+        tables = (_table(suite, title, found), _worlds_table(suite, found))
+        drawn = suite.picture(
+            "worlds", title, lambda: _words(found), lambda: worlds_figure(suite.worlds, found)
+        )
+        yield Found("demonstrations", found, tables, (drawn,))
+    else:
+        yield Found("demonstrations", (), (), (Picture(f"{suite.name}.worlds", title, "", None),))
+
+
+def _table(suite: CellSuite, title: str, found: Sequence[Demonstration]) -> Table:
+    remarks = (
+        "In each changed world the values of top-k's evicted tokens are others; no key or kept value is.",
+        "identical: everything that top-k can compute online is the same bytes in all worlds.",
+        "Errors are top-k's; span: largest over smallest of one cell over the changed worlds.",
+        "rise: largest, or mean, of one cell over the changed worlds, as a multiple of its error in world 0.",
+        "Changes with different scores have different keep sets: do not compare their numbers.",
+    )
+    columns, rows = columns_of(Demonstration), rows_of(Demonstration, found)
+    made = suite.table("demonstration", title, columns, rows, remarks, of_worlds=True, is_tall=True)
+    return made.briefly(_brief(suite, found)) if found else made
+
+
+def _worlds_table(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
+    keys = ("world", "coverage", "certificate", "hajek", "certificate_exceeds", "topk")
+    rows = [(of.change, of.score, *row) for of in found for row in rows_of(WorldRow, of.worlds, keys)]
+    remarks = (
+        "World 0 is the unchanged one; Poisson's keep set is the same in all worlds of one change.",
+        "certificate, error, top-k error: means over cells; above: the certificate exceeds Poisson's error.",
+        *(f"{of.change}: {of.prompts} of the suite's {suite.prompts} prompts." for of in found),
+        COVERED_MEANS,
+    )
+    title, heads = "Certificate and true error in each world", columns_of(Demonstration, ("change", "score"))
+    return suite.table("worlds", title, (*heads, *columns_of(WorldRow, keys)), rows, remarks, of_worlds=True)
 
 
 def demonstrations(data: CellData) -> Iterator[Demonstration]:
@@ -146,6 +207,63 @@ def _worlds(data: CellData, rows: pd.DataFrame) -> Iterator[WorldRow]:
         )
 
 
+def _brief(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
+    """A line for each change, narrow enough for a terminal."""
+    prompts = " and ".join(sorted({f"{of.prompts} of {suite.prompts} prompts" for of in found}))
+    worlds = max(of.changed for of in found)
+    title = f"Values of top-k's evicted tokens changed in {worlds} worlds, {suite.name}; {prompts}"
+    heads = plain(
+        *("change", "score", "looks the same", "top-k error", "span", "rise"),
+        *("covered", "exceeds"),
+    )
+    remarks = (
+        "looks the same: (prompt, layer) with all that top-k can compute the same bytes in all worlds.",
+        *map(_extremes, found),
+        "span: largest / smallest error of a cell, rise: largest error / unchanged; both: median cell.",
+        "exceeds: worlds, unchanged included, in which Poisson's mean certificate exceeds its mean error.",
+    )
+    return Table(f"{suite.name}.demonstration", title, heads, tuple(map(_line, found)), remarks)
+
+
+def _line(of: Demonstration) -> Row:
+    covered = [row.coverage.value for row in of.worlds if row.coverage.value is not None]
+    return (
+        of.change,
+        of.score,
+        f"{of.identical:,} of {of.compared:,}",
+        f"{digits(of.smallest, 'number')} to {digits(of.largest, 'number')}",
+        _number(of.median_span),
+        _number(of.median_rise),
+        f"{min(covered):.3f} to {max(covered):.3f}" if covered else "undefined",
+        f"{sum(row.exceeds for row in of.worlds)} of {len(of.worlds)}",
+    )
+
+
+def _extremes(of: Demonstration) -> str:
+    span, rise, mean = map(_number, (of.largest_span, of.largest_rise, of.median_mean_rise))
+    return (
+        f"{of.change}: span at most {span}, rise at most {rise}; mean of {of.changed} worlds / unchanged, "
+        f"median cell: {mean}"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else digits(value, "number")
+
+
+def _words(found: Sequence[Demonstration]) -> Words:
+    same, above = list[str](), list[str]()
+    for of in found:
+        rise = "an undefined multiple of" if of.median_rise is None else f"{_number(of.median_rise)} times"
+        same.append(f"{rise} the unchanged one ({of.change}, {of.identical:,} of {of.compared:,} the same)")
+        above.append(f"{sum(row.exceeds for row in of.worlds)} of {len(of.worlds)} worlds ({of.change})")
+    return (
+        "Values of evicted tokens are changed and all that top-k can compute stays the same bytes, (prompt, "
+        f"layer) by (prompt, layer), while its largest error is in the median cell {', '.join(same)}.",
+        f"Poisson's mean certificate exceeds its mean error in {', '.join(above)}.",
+    )
+
+
 # The impossibility demonstration: what moves in worlds that look the same to top-k.
 
 
@@ -154,19 +272,18 @@ FLOOR = 1e-9  # stands for an error of 0, which a log axis has no place for; its
 NOUNS = {"permutation": "values permuted", "rotation": "values rotated"}
 
 
-def worlds_figure(one: Attention) -> Figure:
+def worlds_figure(worlds: pd.DataFrame, found: Sequence[Demonstration]) -> Figure:
     """A row for each change: the range of top-k's error by cell, and certificate and error by world."""
-    found = one.demonstrations
-    drawn = figure(0.7 + 2.6 * len(found))
+    drawn = drawing.figure(0.7 + 2.6 * len(found))
     panels = drawn.subplots(len(found), 2, sharey="col", squeeze=False, width_ratios=(1.2, 1))
     step = max(1, -(-max(of.cells for of in found) // BARS))
     for (left, right), of in zip(panels, found, strict=True):
-        _ranges(left, one, of, step)
+        _ranges(left, worlds[worlds["change"] == of.change], of, step)
         _by_world(right, of)
     ends = np.array([left.dataLim.intervaly for left in panels[:, 0]])
     low, high = float(ends.min()) / 1.2, float(ends.max()) * 1.2
     panels[0, 0].set_ylim(low, high)
-    plain_log(panels[0, 0].yaxis, low, high)
+    drawing.plain_log(panels[0, 0].yaxis, low, high)
     panels[0, 1].set_ylim(bottom=0)
     which = "all cells" if step == 1 else f"one in {step} cells"
     panels[-1, 0].set_xlabel(
@@ -178,9 +295,9 @@ def worlds_figure(one: Attention) -> Figure:
     return drawn
 
 
-def _ranges(axes: Axes, one: Attention, of: Demonstration, step: int) -> None:
+def _ranges(axes: Axes, worlds: pd.DataFrame, of: Demonstration, step: int) -> None:
     """Bars from the smallest to the largest error of a cell over the changed worlds, 1 being unchanged."""
-    rows = ranges(one.worlds[one.worlds["change"] == of.change])
+    rows = ranges(worlds)
     ends = rows[["low", "high"]].div(rows["unchanged"], axis=0).to_numpy(np.float64)
     low, high = np.clip(ends[np.isfinite(ends).all(axis=1)].T, FLOOR, 1 / FLOOR)
     order = np.lexsort((low, high))
@@ -195,7 +312,7 @@ def _ranges(axes: Axes, one: Attention, of: Demonstration, step: int) -> None:
     axes.set_xticks([])
     axes.set_ylabel("true error of top-k,\ntimes the unchanged one")
     axes.set_title("\n".join(_title(of)), fontsize=8.5)
-    grid(axes)
+    drawing.grid(axes)
 
 
 def _title(of: Demonstration) -> Iterator[str]:
@@ -211,7 +328,11 @@ def _title(of: Demonstration) -> Iterator[str]:
 def _by_world(axes: Axes, of: Demonstration) -> None:
     at = [row.world for row in of.worlds]
     axes.plot(
-        at, [row.certificate for row in of.worlds], color=NAVY, marker="o", label="Poisson: mean certificate"
+        at,
+        [row.certificate for row in of.worlds],
+        color=NAVY,
+        marker="o",
+        label="Poisson: mean certificate",
     )
     axes.plot(at, [row.hajek for row in of.worlds], color=INK, marker="D", label="Poisson: mean true error")
     axes.plot(at, [row.topk for row in of.worlds], color=ORANGE, marker="s", label="top-k: mean true error")
@@ -219,7 +340,7 @@ def _by_world(axes: Axes, of: Demonstration) -> None:
     axes.set_ylabel("relative error")
     covered = [row.coverage.value for row in of.worlds if row.coverage.value is not None]
     if covered:
-        low, high = f"{100 * min(covered):.1f}", f"{100 * max(covered):.1f}"
-        words = f"Poisson, score {of.score}, same keep set:\ncovered {low} to {high} % of cells by world"
+        low, high = percent(min(covered), 1).removesuffix(" %"), percent(max(covered), 1)
+        words = f"Poisson, score {of.score}, same keep set:\ncovered {low} to {high} of cells by world"
         axes.set_title(words, fontsize=8.5)
-    grid(axes)
+    drawing.grid(axes)

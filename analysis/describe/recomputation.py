@@ -5,49 +5,42 @@ Streaming eviction, main tasks. Conceived in the paper after its fourth claim ha
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.core import statistics
 from analysis.core.data import Data, clusters_of, ids_of
 from analysis.core.estimates import Estimate, Floats, Statistic
 from analysis.core.populations import risk
-from analysis.describe.common import remembered
+from analysis.describe import drawing
+from analysis.describe.drawing import GREY, INK, NAVY, ORANGE, SKY
 from analysis.describe.parts import Part, Picture, Words, picture_of
-from analysis.describe.scope import Scope, Suite, nothing, population
-from analysis.describe.table import BUDGET, Column, Table, Value, budget_words
+from analysis.describe.scope import CERTIFICATE, RIVAL, Scope, Suite, bools, nothing, population, remembered
+from analysis.describe.table import (
+    DIFFERENCE,
+    SHARE,
+    Column,
+    Row,
+    Table,
+    Value,
+    budget_words,
+    column,
+    columns,
+    percent,
+    share,
+)
 from kvexp.documents.schema import Population
 from kvexp.records import Condition
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from analysis.describe.drawing import (
-    GREY,
-    INK,
-    NAVY,
-    ORANGE,
-    PANEL_COLUMNS,
-    SKY,
-    grid,
-    label,
-    panels,
-    percent_axis,
-    titles,
-)
-from analysis.describe.table import percent
-
-SIGNAL, RIVAL = "certificate", "output_logprob"
+ORDER = 10
 CONDITION: Condition = "stream"
 RATE = 0.25
 RATES = tuple(step / 10 for step in range(1, 10))
 MEAN = "mean"
-TITLE = f"Recomputing {100 * RATE:g} % of the queries with the full cache, {CONDITION} condition, main tasks"
+TITLE = f"Recomputing {percent(RATE)} of the queries with the full cache, {CONDITION} condition, main tasks"
 NUMBERS = {
     "base": "base",
     "full": "full",
@@ -58,6 +51,24 @@ NUMBERS = {
     "over_logprob": "certificate - logprob",
 }
 POINTS = ("base", "full", "certificate", "logprob", "random")  # people see their intervals in the CSV alone
+THIRD = {
+    "seed": column("seed"),
+    "rate": column("rate", "", "share of the queries that the full cache answers again", SHARE, "percent"),
+}
+MEANINGS = {
+    ("certificate", "seed"): (
+        "accuracy when the full cache answers the quarter of queries with the largest certificate",
+        SHARE,
+    ),
+    ("logprob", "seed"): ("likewise, the quarter with the lowest mean log-probability of the answer", SHARE),
+    ("certificate", "rate"): (
+        "accuracy when the full cache answers the queries with the largest certificate",
+        SHARE,
+    ),
+    ("logprob", "rate"): ("likewise, those with the lowest mean log-probability of the answer", SHARE),
+    ("over_random", ""): ("by certificate minus at random, paired", DIFFERENCE),
+    ("over_logprob", ""): ("by certificate minus by log-probability, paired", DIFFERENCE),
+}
 REMARKS = (
     "Accuracy. base: the arm alone. full: the full cache alone. by certificate, by logprob: the queries with "
     "the highest certificate, or the lowest mean log-probability of the answer, are answered by the full "
@@ -86,19 +97,18 @@ class Recomputed:
     numbers: Mapping[str, Estimate]
 
 
-def recomputation(scope: Scope) -> Part | None:
+def describe(scope: Scope) -> Iterator[Part]:
     """Table 4 by suite, budget and seed; other rates; and the means over seeds as figure 4."""
-    suites = [suite for suite in scope.suites if suite.main and suite.wanted.arm in suite.arms]
-    found = [row for suite in suites for row in _suite(scope, suite)]
+    found = [row for suite in scope.main if suite.has_carrier for row in _suite(scope, suite)]
     if not found:
-        return None
+        return
     by_seed = [row for row in found if row.rate == RATE]
     by_rate = [row for row in found if row.rate != RATE or row.seed is None]
     tables = (
         _table("table4", TITLE, "seed", by_seed),
         _table("table4_rates", "Recomputing other shares of the queries, mean over seeds", "rate", by_rate),
     )
-    return Part(
+    yield Part(
         "recomputation",
         "Which queries should be computed again with the full cache?",
         "Not registered: the paper designed this analysis after its claim on escalation had failed.",
@@ -113,10 +123,10 @@ def recomputation(scope: Scope) -> Part | None:
 
 def _suite(scope: Scope, suite: Suite) -> Iterator[Recomputed]:
     """Every budget: its seeds and their mean at RATE, the mean alone at the other rates."""
-    table, arm = scope.report.study.table, suite.wanted.arm
+    table, arm = scope.table, suite.wanted.arm
     is_here = (table["suite"] == suite.name) & (table["arm"] == arm) & (table["condition"] == CONDITION)
     budgets = sorted(set(table.loc[is_here & table["task"].isin(suite.main), "budget"]))
-    reasons = {budget: scope.lacks(_population(suite, [budget])) for budget in budgets}
+    reasons = {budget: scope.lacks_of(_population(suite, [budget])) for budget in budgets}
     whole = [budget for budget in budgets if not reasons[budget]]
     data = scope.data([suite], _population(suite, whole), "recomputation") if whole else None
     split = {} if data is None else data.split(data.rows, "budget")
@@ -153,15 +163,15 @@ class _Draw:
     """The rows of one seed, all with both signals, and accuracies on them."""
 
     def __init__(self, rows: pd.DataFrame, undefined_max: float) -> None:
-        is_known = rows[[SIGNAL, RIVAL]].notna().all(axis=1)
+        is_known = rows[[CERTIFICATE, RIVAL]].notna().all(axis=1)
         lost = int((~is_known).sum())
-        names = f"{SIGNAL} and {RIVAL}"
+        names = f"{CERTIFICATE} and {RIVAL}"
         is_lost = lost > undefined_max * len(rows)
         self._lost = f"{names} undefined in {lost} of {len(rows)} rows" if is_lost else ""
         self._note = f"{lost} rows without {names} left out" if lost else ""
         kept = rows[is_known]
         self._rows, self._cluster, self._ids = kept, clusters_of(kept), ids_of(kept)
-        self._own, self._full = kept["success"].to_numpy(bool), kept["full_success"].to_numpy(bool)
+        self._own, self._full = bools(kept, "success"), bools(kept, "full_success")
 
     def at(self, rate: float) -> dict[str, Statistic]:
         """The accuracies POINTS at one rate."""
@@ -172,7 +182,7 @@ class _Draw:
         return {
             "base": statistics.rate(self._own, *place),
             "full": statistics.rate(self._full, *place),
-            "certificate": self._gated(SIGNAL, before, after, rate),
+            "certificate": self._gated(CERTIFICATE, before, after, rate),
             "logprob": self._gated(RIVAL, before, after, rate),
             "random": statistics.random_gate(before, after, rate, *place),
         }
@@ -198,19 +208,19 @@ def _with_differences(points: Mapping[str, Statistic]) -> dict[str, Statistic]:
 
 def _table(name: str, title: str, third: str, rows: Sequence[Recomputed]) -> Table:
     """Rows by suite, budget and `third`, which is seed or rate."""
-    by = Column(third, third, "percent" if third == "rate" else "plain")
-    columns = [Column("suite", "suite"), BUDGET, by, Column("rows", "rows")]
-    columns += [
-        Column(key, words, "share", is_estimate=True, has_interval=key not in POINTS)
-        for key, words in NUMBERS.items()
-    ]
-    made: list[tuple[Value, ...]] = []
-    for row in rows:
-        place: Value = row.rate if third == "rate" else MEAN if row.seed is None else row.seed
-        made.append(
-            (row.suite, row.budget, place, row.numbers["base"].n or None, *map(row.numbers.get, NUMBERS))
-        )
-    return Table(name, title, tuple(columns), tuple(made), REMARKS)
+    heads = (*columns("suite", "budget"), THIRD[third], column("rows"), *_columns(third))
+    return Table(name, title, heads, tuple(_row(row, third) for row in rows), REMARKS)
+
+
+def _columns(third: str) -> Iterator[Column]:
+    for key, words in NUMBERS.items():
+        meaning, unit = MEANINGS.get((key, third), MEANINGS.get((key, ""), ("", SHARE)))
+        yield share(key, words, meaning, unit, bare=key in POINTS)
+
+
+def _row(row: Recomputed, third: str) -> Row:
+    place: Value = row.rate if third == "rate" else MEAN if row.seed is None else row.seed
+    return (row.suite, row.budget, place, row.numbers["base"].n or None, *map(row.numbers.get, NUMBERS))
 
 
 def figure4(rows: Sequence[Recomputed]) -> Picture:
@@ -218,10 +228,7 @@ def figure4(rows: Sequence[Recomputed]) -> Picture:
     known = [row for row in rows if row.numbers["certificate"].value is not None]
     numbers = [(f"{row.suite} at {budget_words(row.budget)}", row.numbers["certificate"]) for row in rows]
 
-    def draw() -> "Figure":
-        return recomputation_figure(known)
-
-    return picture_of("figure4", TITLE, numbers, lambda: _words(known), draw)
+    return picture_of("figure4", TITLE, numbers, lambda: _words(known), lambda: recomputation_figure(known))
 
 
 def _words(rows: Sequence[Recomputed]) -> Words:
@@ -277,7 +284,7 @@ ROOM = 1.28  # of the longest bar, for its number
 
 def recomputation_figure(rows: Sequence[Recomputed]) -> Figure:
     """Bars with intervals; the paired gain of the certificate over random choice stands in the title."""
-    drawn, places = panels(len(rows), 1.95)
+    drawn, places = drawing.panels(len(rows), 1.95)
     ends = [row.numbers[name] for row in rows for name in BARS]
     most = max(max(one.value or 0.0, one.hi or 0.0) for one in ends)
     for axes, row in zip(places, rows, strict=True):
@@ -286,13 +293,15 @@ def recomputation_figure(rows: Sequence[Recomputed]) -> Figure:
         f", budget {budget_words(row.budget)}\ngain over random {points(row.numbers['over_random'])}"
         for row in rows
     ]
-    key = titles(places, [row.suite for row in rows], min(len(rows), PANEL_COLUMNS), rests, size=8)
+    key = drawing.titles(
+        places, [row.suite for row in rows], min(len(rows), drawing.PANEL_COLUMNS), rests, size=8
+    )
     places[0].set_xlim(0, min(most * ROOM, 1.15) or 1.0)
     places[0].set_yticks(range(len(BARS)), [words for words, _ in BARS.values()])
     places[0].set_ylim(len(BARS) - 0.4, -0.6)
-    percent_axis(places[0].xaxis)
+    drawing.percent_axis(places[0].xaxis)
     across = f"accuracy, mean over seeds; recomputed with the full cache: {percent(rows[0].rate)}"
-    label(drawn, [], across, "", key)
+    drawing.label(drawn, [], across, "", key)
     return drawn
 
 
@@ -308,4 +317,4 @@ def _panel(axes: Axes, row: Recomputed) -> None:
         words = f"{100 * found.value:.1f}"
         axes.annotate(words, (end, at), (3, 0), textcoords="offset points", va="center", fontsize=7.5)
     axes.tick_params(axis="y", length=0)
-    grid(axes, "x")
+    drawing.grid(axes, "x")
