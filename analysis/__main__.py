@@ -10,7 +10,7 @@ from analysis.core.verdicts import Report
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Decide, then describe; the exit code."""
-    return run.main(_describe, arguments)
+    return run.main(_describe, _restore, arguments)
 
 
 def _describe(report: Report, out: Path | None) -> str:
@@ -20,6 +20,13 @@ def _describe(report: Report, out: Path | None) -> str:
     from analysis.render.files import write_description
 
     return write_description(report, out)
+
+
+def _restore(repository: Path, results: Path, homes: list[Path], arguments: list[str]) -> int:
+    """Imported for --as-sealed alone: it decides nothing."""
+    from kvexp.ceremony.sealed_tree import judge
+
+    return judge(repository, results, homes, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Bring the tables of README.md and docs/reference-run.md up to date with verdicts.json and details.json of results/embedded.
+"""Bring the tables of README.md and docs/reference-run.md up to date with the JSON of results/embedded.
 
 Usage: python scripts/readme_verdicts.py [--check]; with --check nothing is written and 1 means stale.
 """

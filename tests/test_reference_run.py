@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kvexp.documents import sealed_tree
+from kvexp.ceremony import sealed_tree
 from kvexp.errors import IntegrityError
 
 ROOT = Path(__file__).parent.parent

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.core import lines as files
 from analysis.core.estimates import Integers
 from analysis.core.lines import LineError, Lines
 from analysis.core.problems import Problem, Under, differs, grid_digests
+from kvexp import files
 from kvexp.errors import KvexpError
 from kvexp.records import CHANGES, Cell, Expected, ExpectedCells, Key, World
 
@@ -183,7 +183,7 @@ def read_grid(path: Path, sealed: Mapping[str, Under] | None = None) -> Grid:
     Raises ResultsError if there is none; whatever else is wrong is a problem.
     """
     try:
-        data = files.read_regular(path)
+        data = files.read(path)
     except FileNotFoundError:
         raise ResultsError(
             f"{path} is not there: give the results folder of a study that `kvexp submit` has planned"

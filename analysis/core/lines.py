@@ -1,24 +1,15 @@
-"""Bytes of a file that is one: a pipe or device under the name of a log would never end."""
+"""JSON lines of known records, and the examples beside the rows that answer them."""
 
-import errno
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from kvexp import files
 from kvexp.records import Example
 
-
-def read_regular(path: Path) -> bytes:
-    """The whole file. Raises OSError for anything but a regular file, before it is opened."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    return path.read_bytes()
-
-
-# JSON lines of known records. Every line must be the bytes that kvexp writes for its record.
+# Every line must be the bytes that kvexp writes for its record.
 #
 # So a key that stands twice, keys in another order, a byte order mark or a carriage return are all seen,
 # without a rule for each.
@@ -104,7 +95,7 @@ def read_examples(results: Path, suite: str, model: str, task: str) -> Mapping[s
     """By example id; empty if there is no such file, or none that can be read."""
     path = results / FOLDER / f"{suite}.{model}.{task}.jsonl"
     try:
-        found = _lines(read_regular(path), path)
+        found = _lines(files.read(path), path)
     except (OSError, LineError):
         return {}
     here = (suite, model, task)

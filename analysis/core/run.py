@@ -16,12 +16,11 @@ from analysis.core.evidence import notes_of, read_evidence
 from analysis.core.study import Study, check_folder, load
 from analysis.core.verdicts import Bound, Report, analyse, suites_of
 from analysis.core.write import complain
-from kvexp.documents import sealed_tree
-from kvexp.documents.forms import LOCKED, LOOKS
+from kvexp.documents.forms import LOCKED
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
-from kvexp.files import sha256, write_whole
+from kvexp.files import write_whole
 
 # How a run of the analysis ends: every mistake becomes one sentence and an exit code.
 
@@ -64,15 +63,18 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 # Describes a report, writes what describes it below a folder (None: nowhere), and returns text for people.
 Describe = Callable[[Report, Path | None], str]
+# Runs the sealed code of a repository on results and the registrations of some folders; gives its exit code.
+Restore = Callable[[Path, Path, list[Path], list[str]], int]
 
 
-def main(describe: Describe, arguments: Sequence[str] | None = None) -> int:
+def main(describe: Describe, restore: Restore, arguments: Sequence[str] | None = None) -> int:
     """Run the analysis; every mistake becomes one sentence and an exit code.
 
-    `describe` is code that no seal covers. It is called after the verdicts are written and printed.
+    No seal covers `describe`, which is called after the verdicts are written and printed, nor `restore`,
+    which is called for --as-sealed: what it restores is compared with the seals there.
     """
     options = _parser().parse_args(arguments)
-    return ended(lambda: _run(options, describe))
+    return ended(lambda: _run(options, describe, restore))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -115,12 +117,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(options: argparse.Namespace, describe: Describe) -> int:
+def _run(options: argparse.Namespace, describe: Describe, restore: Restore) -> int:
     """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
     check_folder(results)  # before the registration that its name asks for
     if options.as_sealed:
-        return _as_sealed(options)
+        return _as_sealed(options, restore)
     refuse_results(options)
     report = _decide(results, options)
     as_json = to_json(report)
@@ -138,7 +140,7 @@ def _run(options: argparse.Namespace, describe: Describe) -> int:
     return code if is_described else code or 1
 
 
-def _as_sealed(options: argparse.Namespace) -> int:
+def _as_sealed(options: argparse.Namespace, restore: Restore) -> int:
     """The exit code of the sealed code, which runs in a folder of its own and writes where this one would."""
     results: Path = options.results
     homes = [results / LOCKED, *registrations.Folders(results, REPOSITORY, options.registration).homes]
@@ -147,12 +149,7 @@ def _as_sealed(options: argparse.Namespace) -> int:
     arguments += [] if out is None else ["--out", str(out.absolute())]
     arguments += [] if chosen is None else ["--registration", str(chosen.absolute())]
     arguments += [f"--{name}" for name in ("json", "blind") if getattr(options, name)]
-    with sealed_tree.restored(REPOSITORY, results, homes) as tree:
-        code = sealed_tree.run(tree, "analysis", arguments)
-        look = tree / arguments[0] / LOOKS
-        if look.is_file() and sha256(look) != sha256(results / LOOKS):
-            write_whole(results / LOOKS, look.read_bytes())
-    return code
+    return restore(REPOSITORY, results, homes, arguments)
 
 
 def refuse_results(options: argparse.Namespace) -> None:
@@ -227,7 +224,7 @@ def _write(folder: Path, as_json: str, report: Report) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
-            write.replace(folder / name, text)
+            write_whole(folder / name, text.encode())
     except OSError as error:
         complain(f"nothing was written to {folder}: {error.strerror}")
         return False
@@ -241,8 +238,8 @@ def _look(results: Path, report: Report, as_json: str) -> None:
     tables = (report.study.table, report.study.cells)
     rows = sum(int(table.loc[table["suite"].isin(suites), "present"].sum()) for table in tables)
     claims = [one.claim_id for one in report.verdicts if set(suites_of(one)) & set(suites)]
-    digest = hashlib.sha256(as_json.encode()).hexdigest()
-    if words := looks.record_look(results, suites, claims, rows, digest):
+    printed = hashlib.sha256(as_json.encode()).hexdigest()
+    if words := looks.record_look(results, suites, claims, rows, printed):
         complain(words)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from analysis.core.problems import Under
 from analysis.core.registrations import Folders
+from kvexp import files
 from kvexp.documents.forms import STAMPS, Amendment
-from kvexp.documents.manifest import SealError, core_files, differences, home_prefix, sha256
+from kvexp.documents.manifest import SealError, core_files, differences, home_prefix
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import (
     Lines,
@@ -103,7 +104,7 @@ def _shared(
     found = sorted(p for p in paths if not _is_claim(p) and not (is_known and p.endswith(text)))
     if old is not None and new is not None:
         found += [f"[{key}]" for key in _differing(old.table, new.table) if key not in (*PROSE, "claim")]
-    same_shards = sha256(before.folder, before.shards.name) == sha256(after.folder, after.shards.name)
+    same_shards = files.digest(before.shards) == files.digest(after.shards)
     return found or ([] if same_shards else [GRID])
 
 
@@ -126,7 +127,7 @@ def _text(seals: Seals, path: Path) -> Source | None:
     """A registration as it was sealed; None if it is not at hand."""
     sealed = seals.read_manifest()
     digest = sealed.files[f"{home_prefix(sealed, seals.id)}/{seals.id}.toml"]
-    if sha256(path.parent, path.name) != digest:
+    if files.digest(path) != digest:
         return None
     try:
         return read(path)

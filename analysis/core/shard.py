@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from analysis.core import lines as files
 from analysis.core.lines import NOT_CANONICAL, LineError, Lines, is_canonical
 from analysis.core.problems import Under, unregistered
+from kvexp import files
 from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, Record, RecordError, World
 
 R = TypeVar("R", bound=Record)
@@ -150,7 +150,7 @@ def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
         if footer is not None:
             shard.problems.append(f"{path} is not there, although the shard is closed")
         return
-    data = files.read_regular(path)
+    data = files.read(path)
     if footer is not None and hashlib.sha256(data).hexdigest() != footer.sha256:
         shard.problems.append(f"{path}: its sha256 is not the one in {FOOTER}: the log was changed")
     before = len(shard.problems)
@@ -189,7 +189,7 @@ def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) 
 
 
 def _one(reader: Reader[R], path: Path) -> R:
-    data = files.read_regular(path)
+    data = files.read(path)
     try:
         record = reader(data)
     except RecordError as error:

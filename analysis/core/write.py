@@ -1,12 +1,12 @@
-"""Files are written whole, and nothing is written through a link."""
+"""What the analysis writes and says: files in folders of their own, blocks of text, complaints."""
 
 import errno
-import secrets
 import sys
 import textwrap
 from pathlib import Path
 
 from kvexp.errors import printable
+from kvexp.files import write_whole
 
 
 def put(path: Path, text: str | None) -> None:
@@ -17,18 +17,7 @@ def put(path: Path, text: str | None) -> None:
     if text is None:
         path.unlink(missing_ok=True)
     else:
-        replace(path, text)
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file whole, by rename; a link in its place is replaced, and none is ever followed."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_whole(path, text.encode())
 
 
 def block(title: str, text: str) -> str:

@@ -30,7 +30,8 @@ def marked_parts(parts: Sequence[Part]) -> list[Part]:
 
 def marked_table(table: Table) -> Table:
     """A table with its mark in the file's name, before the title and before the caution."""
-    caution, title = f"{CAUTION} {table.caution}", f"{MARK}: {table.title}"
+    title = table.title if MARK in table.title else f"{MARK}: {table.title}"  # one that says it by itself
+    caution = f"{CAUTION} {table.caution}"
     brief = tuple(map(marked_table, table.brief))
     return replace(table, name=table.name + ENDING, title=title, caution=caution, brief=brief)
 

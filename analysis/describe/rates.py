@@ -293,7 +293,7 @@ def _table5(scope: Scope) -> Table:
     for arm, condition in dict.fromkeys(wanted):
         here = {place for place in run if place[:2] == (arm, condition)}
         places += sorted(here, key=lambda place: place[2] or 0.0)
-    rows = [
+    rows: list[Row] = [
         (suite.name, task or MAIN, *(found[suite.name].get((task, place), NOT_ASKED) for place in places))
         for suite in scope.suites
         for task in _tasks(suite)

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.core import locks, write
+from analysis.core import locks
 from analysis.core.run import ended, refuse_results
 from analysis.core.write import complain
 from analysis.render.generations import FILE, Read, generations_page, read
+from kvexp.files import write_whole
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -48,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
     page = generations_page(found)
     _look(options.results, found, page)  # before anybody can read it
     folder.mkdir(parents=True, exist_ok=True)
-    write.replace(folder / FILE, page)
+    write_whole(folder / FILE, page.encode())
     print(f"{folder / FILE}: {len(found.rows):,} of {len(found.table):,} generations")
     return 0
 

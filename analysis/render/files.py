@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from analysis.render.page import page
 from analysis.render.terminal import to_text
+from kvexp.files import digest, read, write_whole
 
 
 def outputs(parts: Sequence[Part], *, is_blind: bool = False) -> Iterator[tuple[str, str | None]]:
@@ -58,11 +58,11 @@ def tidy(folder: Path, files: Mapping[str, str | None]) -> None:
     forget(folder, but=made)
     for name, text in files.items():
         if text is not None and "/" not in name:
-            write.replace(folder / name, text)  # `folder` itself may be a link
+            write_whole(folder / name, text.encode())  # `folder` itself may be a link
         else:
             write.put(folder / name, text)
-    lines = (f"{_digest(text.encode())}  {name}\n" for name, text in sorted(made.items()))
-    write.replace(folder / INDEX, "".join(lines))
+    lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(made.items()))
+    write_whole(folder / INDEX, "".join(lines).encode())
 
 
 def forget(folder: Path, but: Iterable[str] = ()) -> None:
@@ -72,26 +72,15 @@ def forget(folder: Path, but: Iterable[str] = ()) -> None:
         match = _LINE.fullmatch(line)
         if match and match[2] not in kept:
             path = folder / match[2]
-            if not path.parent.is_symlink() and _is_file(path) and _digest(path.read_bytes()) == match[1]:
+            if not path.parent.is_symlink() and digest(path) == match[1]:
                 path.unlink()
 
 
 def _read(path: Path) -> str:
-    if not _is_file(path) or path.stat().st_size > MOST:
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _is_file(path: Path) -> bool:
-    """Whether it is a regular file, and no link to one."""
     try:
-        return stat.S_ISREG(path.lstat().st_mode)
+        return read(path, MOST, follow=False).decode(errors="replace")
     except OSError:
-        return False
-
-
-def _digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+        return ""
 
 
 def write_description(report: Report, out: Path | None) -> str:
@@ -118,8 +107,8 @@ def _files(folder: Path, report: Report, found: Description) -> dict[str, str | 
 
 def _write_all(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:
     try:
-        write.replace(folder / "details.json", json.to_json(found))
-        write.replace(folder / "details.md", write.block("Details", to_text(found, is_full=True)))
+        write_whole(folder / "details.json", json.to_json(found).encode())
+        write_whole(folder / "details.md", write.block("Details", to_text(found, is_full=True)).encode())
         tidy(folder, files)
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

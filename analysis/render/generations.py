@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.core import lines, locks, populations, registrations, seals
+from analysis.core import locks, populations, registrations, seals
 from analysis.core.estimates import Integers
 from analysis.core.generations import Answers, GenerationLog
 from analysis.core.grid import FULL, key_of, read_grid
@@ -21,6 +21,7 @@ from analysis.core.problems import Under
 from analysis.core.shard import read_shard
 from analysis.core.study import Study, check_folder
 from analysis.render.html import render
+from kvexp import files
 from kvexp.documents.registration import Registered
 from kvexp.errors import printable
 from kvexp.records import SIGNALS, Generation, Key
@@ -162,7 +163,7 @@ def _examples(folder: Path) -> dict[tuple[str, str, str, str], Asked]:
     decoder = msgspec.json.Decoder(Asked)
     for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
         try:
-            asked = decoder.decode_lines(lines.read_regular(path))
+            asked = decoder.decode_lines(files.read(path))
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             continue
         for one in asked:

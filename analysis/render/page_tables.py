@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from analysis.core.estimates import Estimate
-from analysis.describe.table import Column, Table, Value, budget_words, shown
+from analysis.describe.table import Column, Table, Value, shown
 
 UNDEFINED = "Undefined: "
 LONGEST = 24  # characters of a name that is kept on one line
@@ -21,14 +21,12 @@ class Cell:
         text: as people see it.
         sort: the number that it is sorted by; None: by its text, or last where the column has numbers.
         is_code: an expression, a command or a digest.
-        target: id of a place in the page that the text links to; empty: none.
         is_missing: there is no value; the text says so, and a name with the same letters does not.
     """
 
     text: str
     sort: float | None = None
     is_code: bool = False
-    target: str = ""
     is_missing: bool = False
 
     @property
@@ -158,11 +156,6 @@ def truth(value: bool | None) -> Cell:
 def code(text: str) -> Cell:
     """An expression, a command or a digest."""
     return Cell(text, is_code=True)
-
-
-def budget(value: float | None) -> Cell:
-    """A budget in per cent; the full cache has none."""
-    return NONE if value is None else Cell(budget_words(value), value)
 
 
 def _of_value(value: Cell | str | int | float | bool | Estimate | None) -> Cell:

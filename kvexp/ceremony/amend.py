@@ -16,10 +16,11 @@ from kvexp.ceremony.grid_changes import grid_changes, other_words
 from kvexp.ceremony.home import KINDS, SHOWN, Home, protocols_of
 from kvexp.ceremony.seal import Draft, draft, same
 from kvexp.documents.forms import LOOKS, STAMPS, Amendment, Stage
-from kvexp.documents.manifest import core_files, differences, sha256
+from kvexp.documents.manifest import core_files, differences
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import STATEMENT, Seals, read_amendment
 from kvexp.errors import ConfigError, first, printable
+from kvexp.files import digest as digest_of
 from kvexp.files import write_whole
 from kvexp.study import provenance
 from kvexp.study.compose import Selection
@@ -169,7 +170,7 @@ def _diffs(home: Home, seals: Seals, files: dict[str, str]) -> Iterator[str]:
         before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old[path], commit)
         after = b"" if kind == "missing" else (home.root / path).read_bytes()
         if before is None:
-            now = sha256(home.root, path)
+            now = digest_of(home.root / path)
             yield f"# sha256 before {old[path]}, after {now}; the text before is not at hand\n"
             continue
         for line in difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}"):

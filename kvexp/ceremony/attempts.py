@@ -75,7 +75,7 @@ def started(results: Path, suites: list[str]) -> Iterator[Started]:
                     attempt,
                     rows[attempt.number],
                     (folder / FOOTER).exists(),
-                    files.sha256(path),
+                    files.digest(path),
                 )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from kvexp import files
 from kvexp.ceremony.grid_changes import NOTHING, field_changes
 from kvexp.ceremony.home import Home
 from kvexp.documents.forms import COPIED, LOCKED
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import ABSENT, read_bytes, sha256
+from kvexp.documents.manifest import read_bytes
 from kvexp.documents.seals import chain
 from kvexp.errors import IntegrityError, first, printable
 
@@ -52,8 +53,9 @@ def _working(home: Home, judge: Path, chosen: Path | None) -> list[Path]:
 def _edited(home: Home, name: str, judge: Path, folder: Path) -> Iterator[str]:
     """What judges, what differs, and the way out; nothing where the files are alike."""
     there, here = judge / f"{name}.toml", folder / f"{name}.toml"
-    digest = sha256(judge, there.name)
-    if digest in (ABSENT, sha256(folder, here.name)) or (folder != home.folder and not here.exists()):
+    digest = files.digest(there)
+    is_elsewhere = folder != home.folder and not here.exists()
+    if digest in (files.ABSENT, files.digest(here)) or is_elsewhere:
         return
     yield (
         f"registration {name}: judged by {_named(home, there)} (sha256 {digest[:DIGITS]}); "

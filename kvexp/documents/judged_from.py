@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvexp.documents.manifest import core_files, sha256
+from kvexp.documents.manifest import core_files
+from kvexp.files import digest
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,13 @@ class Judged:
         return {
             **self._papers(suites),
             **self._logs({suite for listed in suites.values() for suite in listed}),
-            **({path: sha256(self.root, path) for path in core_files(self.root, names)} if names else {}),
+            **({path: digest(self.root / path) for path in core_files(self.root, names)} if names else {}),
         }
 
     def authorities(self, names: Iterable[str]) -> dict[str, str]:
         """Digests of the pinned authorities of these names, as far as preregistration/trust has them."""
         paths = (f"preregistration/trust/{name}.{end}" for name in names for end in ("pem", "toml"))
-        return {path: sha256(self.root, path) for path in paths if (self.root / path).exists()}
+        return {path: digest(self.root / path) for path in paths if (self.root / path).exists()}
 
     def _papers(self, suites: Mapping[str, Iterable[str]]) -> dict[str, str]:
         folder, paths = self.home, list[Path]()
@@ -71,10 +72,10 @@ def _each(folder: Path, paths: Iterable[Path]) -> Iterator[tuple[str, str]]:
     for path in sorted(set(paths)):
         name = path.relative_to(folder).as_posix()
         is_folder = path.is_dir() and not path.is_symlink()
-        yield name, _tree(path) if is_folder else sha256(folder, name)
+        yield name, _tree(path) if is_folder else digest(folder / name)
 
 
 def _tree(folder: Path) -> str:
     names = sorted(os.listdir(folder), key=os.fsencode)
-    lines = b"".join(f"{sha256(folder, name)}  ".encode() + os.fsencode(name) + b"\n" for name in names)
+    lines = b"".join(f"{digest(folder / name)}  ".encode() + os.fsencode(name) + b"\n" for name in names)
     return hashlib.sha256(lines).hexdigest()

@@ -1,4 +1,4 @@
-"""Seals and locks: `sha256sum -c` manifests of files that must not change .
+"""Seals and locks: `sha256sum -c` manifests of files that must not change.
 
 A seal covers what decides a verdict: the registration, what must exist, and the core of the analysis. It
 does not cover descriptive tables and figures, post hoc code, other claims or clusters, so that adding to
@@ -8,12 +8,12 @@ these breaks no seal.
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kvexp.errors import IntegrityError
+from kvexp.files import ABSENT, MAX_BYTES, digest, read
 
 # Files and folders whose Python files decide. A file that appears in one of the folders is a change.
 CORE = (
@@ -27,9 +27,7 @@ CORE = (
     "kvexp/files.py",
     "kvexp/records.py",
 )
-MAX_BYTES = 16 * 1024 * 1024
 _LINE = re.compile(r"([0-9a-f]{64})  ([!-\[\]-~][ -\[\]-~]*)")  # printable ASCII; \ would start an escape
-ABSENT = "absent"
 
 
 class SealError(IntegrityError):
@@ -46,13 +44,13 @@ class Manifest:
     @property
     def body(self) -> bytes:
         """The file, as sha256sum reads it."""
-        return "".join(f"{digest}  {path}\n" for path, digest in sorted(self.files.items())).encode()
+        return "".join(f"{one}  {path}\n" for path, one in sorted(self.files.items())).encode()
 
 
 def manifest(root: Path, paths: Iterable[str]) -> Manifest:
     """The manifest of files below `root`. Raises SealError for links, special files and odd names."""
-    files = {path: sha256(root, path) for path in sorted(set(paths))}
-    if absent := [path for path, digest in files.items() if digest == ABSENT]:
+    files = {path: digest(root / path) for path in sorted(set(paths))}
+    if absent := [path for path, one in files.items() if one == ABSENT]:
         raise SealError(f"{absent[0]} is not there, and it must be sealed: restore the file")
     for path in files:
         _check_path(path, path)
@@ -94,11 +92,11 @@ def differences(
         moved: folders whose files lie elsewhere, as `preregistration/x` -> where its copy is.
     """
     found = []
-    for path, digest in sealed.files.items():
-        there = _digest_of(_place(root, path, moved or {}))
+    for path, wanted in sealed.files.items():
+        there = digest(_place(root, path, moved or {}))
         if there == ABSENT:
             found.append(f"missing  {path}")
-        elif there != digest:
+        elif there != wanted:
             found.append(f"changed  {path}")
     found += [f"added  {path}" for path in set(now) - sealed.files.keys()]
     return sorted(found)
@@ -128,35 +126,12 @@ def _place(root: Path, path: str, moved: Mapping[str, Path]) -> Path:
     return root / path
 
 
-def sha256(root: Path, path: str) -> str:
-    """Of a file below `root`; `absent` if there is none, or a link or something else in its place."""
-    return _digest_of(root / path)
-
-
-def _digest_of(path: Path) -> str:
-    try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            return ABSENT
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return ABSENT
-
-
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """A regular file of a sane size. Raises SealError for everything else: a seal covers no link."""
     try:
-        mode = path.lstat().st_mode
-        if not stat.S_ISREG(mode):
-            kind = "a link" if stat.S_ISLNK(mode) else "not a regular file"
-            raise SealError(f"{path} is {kind}: put the file itself there")
-        with path.open("rb") as file:
-            body = file.read(most + 1)
+        return read(path, most, follow=False)
     except OSError as error:
         raise SealError(f"{path} cannot be read: {error.strerror}") from None
-    if len(body) > most:
-        raise SealError(f"{path} is longer than {most:,} bytes")
-    return body
 
 
 def _check_path(path: str, where: str) -> None:

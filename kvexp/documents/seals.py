@@ -16,7 +16,8 @@ import msgspec
 
 from kvexp.documents.anchor import DerError, stated
 from kvexp.documents.forms import STAMPS, Amendment, Sealed, SealedShard
-from kvexp.documents.manifest import Manifest, SealError, read_bytes, read_manifest, sha256
+from kvexp.documents.manifest import Manifest, SealError, read_bytes, read_manifest
+from kvexp.files import digest
 from kvexp.records import Attempt, Reader, Record, RecordError
 
 UNANCHORED = "unanchored"  # keys the draws without a time stamp
@@ -182,7 +183,7 @@ def placed(lines: Iterable[str], prefix: str, where: str) -> list[str]:
 def moved_on(home: Path, copy: Path, registration_id: str) -> list[str]:
     """Papers of a registration that differ between `home` and its copy, sorted; stamps may come later."""
     names = {name for folder in (home, copy) for name in _papers(folder, registration_id)}
-    return sorted(name for name in names if sha256(home, name) != sha256(copy, name))
+    return sorted(name for name in names if digest(home / name) != digest(copy / name))
 
 
 def _papers(home: Path, registration_id: str) -> Iterator[str]:

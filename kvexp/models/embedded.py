@@ -8,7 +8,6 @@ that agree to run this model run the same one.
 
 import contextlib
 import errno
-import fcntl
 import io
 import json
 import logging
@@ -145,7 +144,8 @@ def _lock(path: Path) -> Iterator[None]:
     """Wait for the only converter; do without where the file system knows no locks."""
     with path.open("w") as stream:
         with contextlib.suppress(OSError):
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            while not files.try_lock(stream.fileno()):
+                time.sleep(0.1)
         yield
 
 

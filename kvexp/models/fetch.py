@@ -22,17 +22,14 @@ from rich.console import Console
 from rich.table import Table
 
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched, printable
-from kvexp.models.folder import cached, model_source
-from kvexp.models.load import first_line, tokenizer_of
-from kvexp.models.missing import GATED, Lacks, lines
-from kvexp.models.missing import missing as missing_of
+from kvexp.models.folder import Source, cached, model_source
+from kvexp.models.load import tokenizer_of, words
+from kvexp.models.missing import GATED, Missing, lines, missing
 from kvexp.models.weights import INDEX, SINGLE, damage, gigabytes
 from kvexp.study.compose import Selection
 from kvexp.study.grid import chosen, shards
-from kvexp.study.plugins import family_of
-from kvexp.study.schema import COMMIT
+from kvexp.study.schema import COMMIT, ModelConf
 from kvexp.study.words import needed
-from kvexp.tasks.base import HubFile
 
 WEIGHTS = "*.safetensors"
 TEXTS = ("*.json", "*.jinja", "tokenizer.model", "merges.txt", "vocab.txt")
@@ -46,40 +43,11 @@ class Unreachable(InputError):
 
 
 @dataclass(frozen=True)
-class Item:
-    """One repository that a study needs something of.
-
-    Attributes:
-        names: how the study calls what needs it, for instance `model qwen2.5-7b`.
-        where: what to mend if the hub does not know it.
-        repo: on the hub.
-        revision: of the repository; None is its main branch.
-        filename: of the one file of data; None for a model.
-        is_gated: said by the configuration; the hub has the last word.
-    """
-
-    names: tuple[str, ...]
-    where: str
-    repo: str
-    revision: str | None
-    filename: str | None = None
-    is_gated: bool = False
-
-    @property
-    def kind(self) -> str:
-        return "model" if self.filename is None else "dataset"
-
-    def __str__(self) -> str:
-        first, *others = self.names
-        return ", ".join([first, *(name.removeprefix("data of ") for name in others)])
-
-
-@dataclass(frozen=True)
 class Download:
-    """What is to be loaded of an item: the commit that its revision names, files and their sizes."""
+    """What is to be loaded of something that is missing: files of one commit, with their sizes."""
 
-    item: Item
-    commit: str
+    absent: Missing
+    source: Source
     sizes: dict[str, int]
 
     @property
@@ -89,138 +57,117 @@ class Download:
 
 def fetch(selection: Selection, console: Console, dry_run: bool = False) -> int:
     """Fetch what the chosen suites lack. Raises IncompleteError if something is still missing after it."""
-    models, tasks = needed(selection)
-    errors = _errors(selection)
-    failed = {name: str(e) for name, e in errors.items() if not isinstance(e, NotFetched)}
-    if items := _items(selection, {name for name in errors if name not in failed}):
+    absent = _absent(selection)
+    failed = {one.name: one.reason for one in absent if one.by_hand}
+    if to_fetch := [one for one in absent if not one.by_hand]:
         try:
-            failed |= _fetch(items, console, dry_run)
+            failed |= _fetch(to_fetch, console, dry_run)
         except Unreachable:
-            _print_without_sizes(selection, failed, console)
+            console.print("missing here; sizes are asked of the hub:")
+            for line in (*lines(to_fetch), *failed.values()):
+                console.print(f"  {printable(line)}", markup=False)
             raise
+    models, tasks = needed(selection)
     if dry_run:
         return _report(failed, "nothing was downloaded, because of --dry-run", console)
-    failed = _errors(selection, with_tokenizers=True) | failed
+    failed = {one.name: one.reason for one in _absent(selection)} | _without_tokenizer(models) | failed
     there = f"all there: {len(models)} models and the data of {len(tasks)} tasks; jobs need no network"
     return _report(failed, there, console)
 
 
-def _errors(selection: Selection, with_tokenizers: bool = False) -> dict[str, Any]:
-    """By name, what a job without network could not use."""
-    models, tasks = needed(selection)
-    lacks = Lacks(selection)
-    found: dict[str, KvexpError | None] = {f"model {m.name}": lacks.model(m.name) for m in models}
-    for conf in tasks:
-        suite = next(s for s in selection.suites if conf.name in s.tasks)
-        found[f"data of {conf.name}"] = lacks.task(conf.name, suite)
-    for model in models if with_tokenizers else ():
-        if found[f"model {model.name}"] is None:
-            try:
-                tokenizer_of(model, model_source(model))  # converts the embedded model
-            except KvexpError as error:
-                found[f"model {model.name}"] = error
-    return {name: error for name, error in found.items() if error is not None}
+def _absent(selection: Selection) -> list[Missing]:
+    made = chosen(shards(selection, "assume", {}), selection)
+    return missing(selection, made, tasks=selection.chosen["task"])
 
 
-def _print_without_sizes(selection: Selection, failed: dict[str, str], console: Console) -> None:
-    """What is known to be missing without asking the hub."""
-    found = missing_of(selection, chosen(shards(selection, "assume", {}), selection))
-    console.print("missing here; sizes are asked of the hub:")
-    for line in (*lines(found), *failed.values()):
-        console.print(f"  {printable(line)}", markup=False)
+def _without_tokenizer(models: list[ModelConf]) -> dict[str, str]:
+    """Models whose tokenizer cannot be loaded, with the reason; the embedded model is converted for it."""
+    failed = {}
+    for model in models:
+        try:
+            tokenizer_of(model, model_source(model))
+        except NotFetched:
+            continue
+        except KvexpError as error:
+            failed[f"model {model.name}"] = str(error)
+    return failed
 
 
-def _report(failed: dict[str, Any], success: str, console: Console) -> int:
+def _report(failed: dict[str, str], success: str, console: Console) -> int:
     """Print every reason; raises IncompleteError if there is one."""
     if not failed:
         console.print(success)
         return 0
-    for reason in dict.fromkeys(map(str, failed.values())):
+    for reason in dict.fromkeys(failed.values()):
         console.print(printable(reason), markup=False)
     raise IncompleteError(
         f"{len(failed)} missing: {', '.join(failed)}; what is fetched stays, fetch again to go on"
     )
 
 
-def _items(selection: Selection, names: set[str]) -> list[Item]:
-    """Of the models and data by these names; tasks that read one file are one item."""
-    models, tasks = needed(selection)
-    readers: dict[HubFile, list[str]] = {}
-    for conf in tasks:
-        source = family_of(conf).source()
-        if source is not None and f"data of {conf.name}" in names:
-            readers.setdefault(source, []).append(f"data of {conf.name}")
-    return [
-        *(
-            Item((f"model {m.name}",), f"model.{m.name}", m.source, m.revision, is_gated=m.gated)
-            for m in models
-            if f"model {m.name}" in names
-        ),
-        *(Item(tuple(who), "the task's data", *source) for source, who in readers.items()),
-    ]
-
-
-def _fetch(items: list[Item], console: Console, dry_run: bool) -> dict[str, str]:
+def _fetch(absent: list[Missing], console: Console, dry_run: bool) -> dict[str, str]:
     """Size, say, download; what failed, with its reason."""
     failed: dict[str, str] = {}
     found = []
     with _quiet_hub():
-        for item in items:
+        for one in absent:
             try:
-                found.append(_ask(item))
+                found.append(_ask(one))
             except Unreachable:
                 raise
             except InputError as error:
-                failed |= dict.fromkeys(item.names, str(error))
-            if not dry_run:
-                _remove_leftovers(item)
+                failed[one.name] = str(error)
+        if not dry_run:
+            _remove_leftovers(found)
         _print_sizes(found, console)
-        for number, one in enumerate([] if dry_run else found):
+        for number, download in enumerate([] if dry_run else found):
             try:
-                _download(one, console)
+                _download(download, console)
             except Unreachable as error:  # nor will it be for the others
-                return failed | {name: str(error) for rest in found[number:] for name in rest.item.names}
+                return failed | {rest.absent.name: str(error) for rest in found[number:]}
             except InputError as error:
-                failed |= dict.fromkeys(one.item.names, str(error))
+                failed[download.absent.name] = str(error)
     return failed
 
 
 # What it will cost ---------------------------------------------------------------------------------
 
 
-def _ask(item: Item) -> Download:
-    """What the hub has of an item and this machine has not; loads nothing. Raises InputError."""
+def _ask(one: Missing) -> Download:
+    """What the hub has and this machine has not; loads nothing. Raises InputError."""
     from huggingface_hub import HfApi, snapshot_download
 
-    with _said(item), TemporaryDirectory() as empty:
-        info = HfApi().repo_info(item.repo, revision=item.revision, repo_type=item.kind, timeout=ASK_SECONDS)
-        commit = _checked_commit(item, info.sha)
+    source = one.source
+    assert source is not None
+    is_model = source.filename is None
+    with _said(one), TemporaryDirectory() as empty:
+        asked: dict[str, Any] = {"repo_id": source.repo, "repo_type": source.kind}
+        info = HfApi().repo_info(**asked, revision=source.revision, timeout=ASK_SECONDS)
+        pinned = source._replace(revision=_checked_commit(source.revision, info.sha))
         # For an empty cache the library says the sizes on the hub; for ours, those of damaged files too.
         # It asks for every file by name: a gated repository shows its list of files to everyone.
         answer = snapshot_download(
-            item.repo,
-            revision=commit,
-            repo_type=item.kind,
-            allow_patterns=[WEIGHTS, *TEXTS, *PICKLED] if item.filename is None else [item.filename],
-            ignore_patterns=["*/*"] if item.filename is None else None,
+            **asked,
+            revision=pinned.revision,
+            allow_patterns=[WEIGHTS, *TEXTS, *PICKLED] if is_model else source.filename,
+            ignore_patterns="*/*" if is_model else None,
             cache_dir=empty,
             etag_timeout=ASK_SECONDS,
             tqdm_class=_bars(is_shown=False),
             dry_run=True,
         )
-        sizes = _checked_sizes({one.filename: one.file_size for one in answer})
-        names = model_files(list(sizes)) if item.filename is None else list(sizes)
+        sizes = _checked_sizes({file.filename: file.file_size for file in answer})
+        names = model_files(list(sizes)) if is_model else list(sizes)
         if not names:
             raise InputError("the file that the task reads is not in it")
-        to_load = {name: sizes[name] for name in names if not _is_whole(item, commit, name, sizes[name])}
-        return Download(item, commit, to_load)
+        return Download(one, pinned, {n: sizes[n] for n in names if not _is_whole(pinned, n, sizes[n])})
 
 
-def _checked_commit(item: Item, sha: Any) -> str:
+def _checked_commit(revision: str | None, sha: Any) -> str:
     """Raises InputError for an answer that no hub would give."""
-    commit, pinned = str(sha), COMMIT.fullmatch(item.revision or "")
-    if not COMMIT.fullmatch(commit) or (pinned and commit != item.revision):
-        raise InputError(f"the hub names the commit {commit[:60]!r} for revision {item.revision!r}")
+    commit, pinned = str(sha), COMMIT.fullmatch(revision or "")
+    if not COMMIT.fullmatch(commit) or (pinned and commit != revision):
+        raise InputError(f"the hub names the commit {commit[:60]!r} for revision {revision!r}")
     return commit
 
 
@@ -252,10 +199,10 @@ def model_files(names: list[str]) -> list[str]:
     return sorted({*weights, *texts})
 
 
-def _is_whole(item: Item, commit: str, name: str, size: int) -> bool:
+def _is_whole(source: Source, name: str, size: int) -> bool:
     """Whether the cache has the file. Data are missing, or others than are pinned, whatever their size."""
-    path = cached(item.repo, name, commit, item.kind, item.where)
-    if item.filename is not None or path is None or not path.is_file() or path.stat().st_size != size:
+    path = cached(source, name, source.repo)
+    if source.filename is not None or path is None or not path.is_file() or path.stat().st_size != size:
         return False
     return not name.endswith(".safetensors") or damage(path) is None
 
@@ -268,10 +215,11 @@ def _print_sizes(found: list[Download], console: Console) -> None:
     for column in ("files", "size"):
         table.add_column(column, justify="right")
     for one in found:
-        name = f"{one.item} (gated)" if one.item.is_gated else str(one.item)
-        table.add_row(name, one.item.repo, one.commit[:12], str(len(one.sizes)), gigabytes(one.size))
+        name, (repo, commit, _) = one.absent.name, one.source
+        gated = " (gated)" if one.absent.gated else ""
+        table.add_row(f"{name}{gated}", repo, str(commit)[:12], str(len(one.sizes)), gigabytes(one.size))
     console.print(table)
-    if any(one.item.is_gated for one in found):
+    if any(one.absent.gated for one in found):
         console.print(GATED)
     to_load, free = sum(one.size for one in found), _free()
     room = "unknown" if free is None else gigabytes(free)
@@ -301,37 +249,36 @@ def _free() -> int | None:
 # Downloading ---------------------------------------------------------------------------------------
 
 
-def _download(one: Download, console: Console) -> None:
+def _download(download: Download, console: Console) -> None:
     """The files into the cache. A cut connection goes on from the pieces that are there."""
     from huggingface_hub import snapshot_download
 
-    item = one.item
-    if not one.sizes:
-        return
-    for name in one.sizes:  # the library takes what has the right name for whole
-        if (path := cached(item.repo, name, one.commit, item.kind, item.where)) is not None:
+    one, source = download.absent, download.source
+    for name in download.sizes:  # the library takes what has the right name for whole
+        if (path := cached(source, name, source.repo)) is not None:
             path.resolve().unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-    with _said(item):
+    with _said(one):
         snapshot_download(
-            item.repo,
-            repo_type=item.kind,
+            source.repo,
+            repo_type=source.kind,
             # A branch leaves its name in the cache, under which it is then found.
-            revision=one.commit if COMMIT.fullmatch(item.revision or "") else item.revision,
-            allow_patterns=[glob.escape(name) for name in one.sizes],
+            revision=one.source and one.source.revision,
+            allow_patterns=[glob.escape(name) for name in download.sizes],
             etag_timeout=ASK_SECONDS,
             tqdm_class=_bars(console.is_terminal),
         )
-    console.print(f"{item}: {len(one.sizes)} files, {gigabytes(one.size)}", markup=False)
+    console.print(f"{one.name}: {len(download.sizes)} files, {gigabytes(download.size)}", markup=False)
 
 
-def _remove_leftovers(item: Item) -> None:
+def _remove_leftovers(found: list[Download]) -> None:
     """Parts of files that a killed fetch left: the library never goes on with them, nor removes them."""
-    blobs = _cache() / f"{item.kind}s--{item.repo.replace('/', '--')}" / "blobs"
-    for path in blobs.glob("*.incomplete"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                path.unlink()
+    for one in found:
+        blobs = _cache() / f"{one.source.kind}s--{one.source.repo.replace('/', '--')}" / "blobs"
+        for path in blobs.glob("*.incomplete"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()
 
 
 def _bars(is_shown: bool) -> Any:
@@ -362,61 +309,56 @@ def _quiet_hub() -> Iterator[None]:
 
 
 @contextmanager
-def _said(item: Item) -> Iterator[None]:
+def _said(one: Missing) -> Iterator[None]:
     """Whatever the hub's library raises, in one sentence. Raises Unreachable, or InputError."""
     try:
         yield
-    except InputError as error:
-        raise InputError(f"{item}: {item.repo}: {error}") from None
     except Exception as error:
-        cause = _cause(error)
-        if (said := _sentence(item, cause)) is not None:
-            raise InputError(f"{item}: {item.repo}{said}") from None
-        if isinstance(cause, OSError) and not isinstance(cause, ConnectionError | FileNotFoundError):
-            raise cause from None
-        # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
-        if not type(cause).__module__.startswith(("httpx", "httpcore", "huggingface_hub", "builtins")):
-            raise cause from None
-        raise _unreachable(cause) from None
+        raise _sentence(one, error) from None
 
 
-def _cause(error: BaseException) -> BaseException:
-    """The library says first what it could not do: list a repository, or find a file in its cache."""
+def _sentence(one: Missing, error: BaseException) -> BaseException:
+    """What an error means for something to fetch; an error of another kind as it is."""
     from huggingface_hub import errors
 
-    is_second = isinstance(error, errors.DryRunError | errors.LocalEntryNotFoundError)
-    return error.__cause__ or error if is_second else error
-
-
-def _sentence(item: Item, error: BaseException) -> str | None:
-    """What follows a repository's name; None for an error that is not about it."""
-    from huggingface_hub import errors
-
-    no_access = "this account may not read it: accept its licence on its page of the hub, then log in with "
-    no_access += "`hf auth login` or set HF_TOKEN"
+    repo, revision, _ = one.source or ("", None, None)
+    where = one.name.replace(" ", ".") if one.name.startswith("model ") else "the task's data"
+    no_access = (
+        "this account may not read it: accept its licence on its page of the hub, then log in with "
+        "`hf auth login` or set HF_TOKEN"
+    )
     match error:
+        case errors.DryRunError() | errors.LocalEntryNotFoundError() if error.__cause__ is not None:
+            return _sentence(one, error.__cause__)  # what it was that the library could not do
+        case InputError():
+            said = f": {error}"
         case errors.GatedRepoError():
-            return f" is gated and {no_access}"
+            said = f" is gated and {no_access}"
         case errors.RevisionNotFoundError():
-            return f" has no revision {item.revision!r}: set {item.where}.revision to one that it has"
+            said = f" has no revision {revision!r}: set {where}.revision to one that it has"
         case errors.RepositoryNotFoundError():
-            return f" is not on the hub, or private: check {item.where}.source, or use `hf auth login`"
-        case errors.HfHubHTTPError():
-            status = error.response.status_code
-            if status in (401, 403):
-                return f" is gated or private, and {no_access}"
-            if status == 404:
-                return " is not on the hub (HTTP 404): check its name and revision"
-            return f": the hub answered with HTTP {status}: fetch again later"
+            said = f" is not on the hub, or private: check {where}.source, or use `hf auth login`"
+        case errors.HfHubHTTPError(response=response) if response.status_code in (401, 403):
+            said = f" is gated or private, and {no_access}"
+        case errors.HfHubHTTPError(response=response) if response.status_code == 404:
+            said = " is not on the hub (HTTP 404): check its name and revision"
+        case errors.HfHubHTTPError(response=response):
+            said = f": the hub answered with HTTP {response.status_code}: fetch again later"
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return f": no room is left in {_cache()}: set HF_HOME to a folder on a larger disk"
+            said = f": no room is left in {_cache()}: set HF_HOME to a folder on a larger disk"
+        case OSError(errno=int()):
+            return error
         case ConnectionError() | FileNotFoundError():  # so the library says that there is no network
-            return None
-        case OSError(errno=None):  # of the library; the system's own errors have a number
-            return f": the download broke off ({first_line(error)}): fetch again"
+            return _unreachable(error)
+        case OSError():  # of the library; the system's own errors have a number
+            said = f": the download broke off ({words(error)}): fetch again"
         case ValueError() | TypeError() | LookupError() | AttributeError():  # a login page is no JSON
-            return f": the hub's answer cannot be read ({first_line(error)})"
-    return None
+            said = f": the hub's answer cannot be read ({words(error)})"
+        case _:
+            # The classes of its HTTP client are not part of the library's interface; nor are those of Xet.
+            known = ("httpx", "httpcore", "huggingface_hub", "builtins")
+            return _unreachable(error) if type(error).__module__.startswith(known) else error
+    return InputError(f"{one.name}: {repo}{said}")
 
 
 def _unreachable(error: BaseException) -> Unreachable:
@@ -427,6 +369,6 @@ def _unreachable(error: BaseException) -> Unreachable:
             "HF_HUB_OFFLINE is set, so nothing can be fetched: unset it on a machine with network"
         )
     return Unreachable(
-        f"the hub at {constants.ENDPOINT} cannot be reached ({first_line(error)}): fetch on a machine with "
+        f"the hub at {constants.ENDPOINT} cannot be reached ({words(error)}): fetch on a machine with "
         "network, for instance the login node, or copy the cache of one that has it and set HF_HOME"
     )

@@ -7,7 +7,7 @@ network neither waits nor retries.
 import contextlib
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvexp import files
 from kvexp.errors import ConfigError, InputError, NotFetched
@@ -50,34 +50,54 @@ def another_folder(model: ModelConf) -> str:
     return f"set model.{model.name}.source to another folder"
 
 
+class Source(NamedTuple):
+    """What is needed of the hub: a model, or one file of a data set."""
+
+    repo: str
+    revision: str | None  # None is the main branch
+    filename: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return "model" if self.filename is None else "dataset"
+
+    def __str__(self) -> str:
+        file = "" if self.filename is None else f"{self.filename} of "
+        return f"{file}{self.repo!r} at {(self.revision or 'main')[:12]}"
+
+
+def source_of(model: ModelConf) -> Source | None:
+    """Where the hub has a model; None for another one."""
+    return Source(model.source, model.revision) if is_hub(model) else None
+
+
 def _hub_folder(model: ModelConf) -> Path:
     """The whole model in the hub's cache. Raises NotFetched unless it is there."""
-    found = cached(model.source, "config.json", model.revision, "model", f"model.{model.name}.source")
+    source = Source(model.source, model.revision)
+    found = cached(source, "config.json", f"model.{model.name}.source")
     name = None if found is None else lacking(found.parent)
     if found is None or name is not None:
         missing = "nothing of it is there" if found is None else f"{name} is missing or damaged"
         raise NotFetched(
-            f"model {model.name}: {named(model)} is not on this machine ({missing}): run `kvexp fetch` with "
+            f"model {model.name}: {source} is not on this machine ({missing}): run `kvexp fetch` with "
             f"the same study and model={model.name} where there is a network"
         )
     return found.parent
 
 
-def named(model: ModelConf) -> str:
-    """A hub model with its revision, for a sentence."""
-    return f"{model.source!r} at {(model.revision or 'main')[:12]}"
-
-
-def cached(repo: str, filename: str, revision: str | None, kind: str, where: str) -> Path | None:
-    """One file in the hub's cache, at a revision. Raises ConfigError for what is no hub id."""
+def cached(source: Source, filename: str, where: str) -> Path | None:
+    """One file in the hub's cache. Raises ConfigError for what is no hub id, with `where` it is said."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found: Any = try_to_load_from_cache(repo, filename, revision=revision, repo_type=kind)
+        found: Any = try_to_load_from_cache(
+            source.repo, filename, revision=source.revision, repo_type=source.kind
+        )
     except HFValidationError:
         raise ConfigError(
-            f"{where} is {repo!r}, which is no hub id (OWNER/NAME): a folder begins with /, ./, ../ or ~"
+            f"{where} is {source.repo!r}, which is no hub id (OWNER/NAME): a folder begins with /, ./, ../ "
+            "or ~"
         ) from None
     return Path(found) if isinstance(found, str) else None
 

@@ -6,14 +6,15 @@ study's status need neither.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kvexp.errors import InputError, KvexpError
-from kvexp.models.folder import model_source
+from kvexp.models.folder import another_folder, model_source
 from kvexp.models.weights import gigabytes, weight_bytes, weight_files
 from kvexp.replay.memory import free_bytes, is_out_of_memory
 from kvexp.study.compose import Selection
@@ -60,7 +61,7 @@ def load(source: str | Path, dtype: str, device: str = "cpu", revision: str | No
         model = model.to(device).eval()
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(
-            f"model {str(source)!r} has a config but no loadable weights ({first_line(error)}): it "
+            f"model {str(source)!r} has a config but no loadable weights ({words(error)}): it "
             "needs safetensors"
         ) from None
     except (MemoryError, RuntimeError) as error:
@@ -88,7 +89,7 @@ def _too_little(folder: str | os.PathLike[str], device: str, why: str) -> InputE
 
 
 def read_config(source: str | Path, revision: str | None = None) -> Any:
-    """Raises InputError for a config that is missing, or of a model that replay does not support."""
+    """Raises InputError for a config that cannot be built, or of a model that replay does not support."""
     from transformers import AutoConfig
 
     from kvexp.replay.model import refuse_unsupported
@@ -96,13 +97,12 @@ def read_config(source: str | Path, revision: str | None = None) -> Any:
     kind = _kind(Path(source))
     if kind is not None:  # before it is built: other architectures may fail in ways of their own
         refuse_unsupported(SimpleNamespace(model_type=kind))
-    try:
+    with _built("config.json", source):  # building runs code of each architecture, on whatever the file says
         config = AutoConfig.from_pretrained(source, revision=revision, **LOCAL)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"model {str(source)!r} cannot be loaded ({first_line(error)}): give a local folder with "
-            "safetensors, or a hub id and run `kvexp fetch`"
-        ) from None
+        for name in COUNTS:
+            value = getattr(config, name, None)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value}")
     refuse_unsupported(config)
     return config
 
@@ -116,63 +116,53 @@ def _kind(folder: Path) -> str | None:
 
 
 def load_tokenizer(source: str | Path, revision: str | None = None) -> Any:
-    """Raises InputError for a tokenizer that is missing or not a fast one."""
+    """Raises InputError for a tokenizer that cannot be built, or is not a fast one."""
     from transformers import AutoTokenizer
 
-    try:
+    with _built("tokenizer", source):  # the library's own exceptions have no common class
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision, use_fast=True, **LOCAL)
-    except (OSError, ValueError) as error:
-        raise InputError(f"model {str(source)!r} has no loadable tokenizer ({first_line(error)})") from None
-    if not tokenizer.is_fast:
-        raise InputError(f"model {str(source)!r} has a slow tokenizer: spans need a fast one")
+        if not tokenizer.is_fast:
+            raise ValueError("it is a slow one, and spans need a fast one")
     return tokenizer
 
 
-def first_line(error: BaseException) -> str:
-    """Of what another program says about an error, or else the error's name."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+@contextmanager
+def _built(what: str, folder: str | Path) -> Iterator[None]:
+    """Whatever building something from a model's files raises, in one sentence."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            f"the {what} in {folder} cannot be loaded ({words(error)}): get the model's own {what} again"
+        ) from None
 
 
-# Of a study's model: usable, or one sentence that names the setting ------------------------------
+def words(error: BaseException) -> str:
+    """What another program says about an error, on one line and not at length, or else the error's name."""
+    said = " ".join(str(error).split())
+    said = said if " " in said else f"{type(error).__name__} {said}".strip()  # a missing key is but its name
+    return f"{said[:SHOWN]}..." if len(said) > SHOWN else said.rstrip(".")
+
+
+@contextmanager
+def _of(model: ModelConf) -> Iterator[None]:
+    """Begins the sentence with the study's name of the model, and ends it with the setting to mend."""
+    try:
+        yield
+    except KvexpError as error:
+        raise InputError(f"model {model.name}: {error}, or {another_folder(model)}") from None
 
 
 def config_of(model: ModelConf, folder: str | Path) -> Any:
-    """The config of a model in `folder`. Raises InputError for one that cannot be built or replayed."""
-    try:
-        config = read_config(folder, model.revision)
-    except KvexpError as error:
-        raise InputError(f"model {model.name}: {error}") from None
-    except Exception as error:  # building runs code of each architecture, on whatever the file says
-        raise _unusable(model, f"config.json in {folder}", _words(error), "config.json") from None
-    for name in COUNTS:
-        value = getattr(config, name, None)
-        if not isinstance(value, int) or value < 1:
-            why = f"{name} is {str(value)[:SHOWN]}"
-            raise _unusable(model, f"config.json in {folder}", why, "config.json")
-    return config
+    """The config of a study's model in `folder`. Raises InputError for one that cannot be replayed."""
+    with _of(model):
+        return read_config(folder, model.revision)
 
 
 def tokenizer_of(model: ModelConf, folder: str | Path) -> Any:
-    """The tokenizer of a model in `folder`. Raises InputError for one that cannot be built."""
-    try:
+    """The tokenizer of a study's model in `folder`. Raises InputError for one that cannot be built."""
+    with _of(model):
         return load_tokenizer(folder, model.revision)
-    except KvexpError as error:
-        raise InputError(f"model {model.name}: {error}") from None
-    except Exception as error:  # the library's own exceptions have no common class
-        raise _unusable(model, f"the tokenizer in {folder}", _words(error), "tokenizer files") from None
-
-
-def _unusable(model: ModelConf, what: str, why: str, files: str) -> InputError:
-    return InputError(
-        f"model {model.name}: {what} cannot be used ({why}): get the model's own {files} again, or set "
-        f"model.{model.name}.source to another folder"
-    )
-
-
-def _words(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    said = f"{said[:SHOWN]}..." if len(said) > SHOWN else said.rstrip(".")
-    return f"{type(error).__name__}{f': {said}' if said else ''}"
 
 
 def tokenizers(selection: Selection) -> Callable[[str], Any]:

@@ -1,22 +1,19 @@
 """What a study needs and this machine lacks: models and data, each once, with who needs it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from zipfile import is_zipfile
 
 from kvexp.errors import InputError, NotFetched
 from kvexp.models.embedded import POSITIONS
-from kvexp.models.folder import another_folder, model_source, named, own_folder
+from kvexp.models.folder import Source, another_folder, model_source, own_folder, source_of
 from kvexp.models.load import config_of, tokenizer_of
 from kvexp.models.weights import SINGLE, TOKENIZER_SETS, TOKENIZERS, has_tokenizer, lacking
 from kvexp.study.compose import Selection
 from kvexp.study.plugins import family_of
-from kvexp.study.schema import AttentionConf, ModelConf, SuiteConf, TaskConf, is_folder
+from kvexp.study.schema import AttentionConf, ModelConf, SuiteConf, is_folder
 from kvexp.study.shards import Shard
 from kvexp.study.words import is_renamed
-from kvexp.tasks.base import HubFile
 
 GATED = "gated: accept the licence on its page of the hub, then log in with `hf auth login` or set HF_TOKEN"
 
@@ -27,7 +24,7 @@ class Missing:
 
     Attributes:
         name: `model NAME`, or `data of TASKS`.
-        source: what the hub calls it; None for a folder of one's own.
+        source: where the hub has it; None for a folder of one's own.
         suites: that need it.
         reason: the sentence that says what is wrong with it.
         by_hand: no command gets it.
@@ -35,7 +32,7 @@ class Missing:
     """
 
     name: str
-    source: str | None
+    source: Source | None
     suites: tuple[str, ...]
     reason: str
     by_hand: bool
@@ -84,13 +81,9 @@ class Lacks:
 
     def _task_of(self, name: str, suite_name: str) -> InputError | None:
         suite, family = self._suites[suite_name], family_of(self.selection.tasks[name])
-
-        def look() -> None:
-            if isinstance(data_dir := getattr(family, "data_dir", None), str):
-                check_data(data_dir)
-            family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
-
-        return _refusal(look)
+        return _refusal(
+            lambda: family.example_ids(suite.n_examples, suite.example_seed, suite.context_tokens)
+        )
 
     def __call__(self, suite: SuiteConf | AttentionConf, made: Iterable[Shard]) -> dict[str, InputError]:
         """By name, what of some shards of a suite is missing.
@@ -162,22 +155,16 @@ def check_folder(model: ModelConf) -> None:
     raise InputError(f"model {model.name}: {said}, or {other}")
 
 
-def check_data(data_dir: str) -> None:
-    """Raises InputError if a task's data_dir is one file of records, where their folder is wanted."""
-    try:
-        path = Path(data_dir).expanduser().absolute()
-    except RuntimeError:
-        return  # a user whose home is unknown; reading says so
-    is_records = path.is_file() and path.suffix != ".zip" and not is_zipfile(path)
-    if (path.suffix == ".jsonl" and not path.exists()) or is_records:
-        raise InputError(
-            f"data_dir {data_dir} is a file of records, not their folder: name the folder, "
-            f"task.data_dir={path.parent}"
-        )
+def missing(
+    selection: Selection,
+    made: Sequence[Shard],
+    lacks: Lacks | None = None,
+    tasks: Container[str] | None = None,
+) -> list[Missing]:
+    """What some shards need: models in the study's order, then data; tasks that read one file are one entry.
 
-
-def missing(selection: Selection, made: Sequence[Shard], lacks: Lacks | None = None) -> list[Missing]:
-    """Models first, in the study's order, then data; tasks that read one file of the hub are one entry."""
+    `tasks` limits the data to those of some tasks; otherwise they are those of every suite of the shards.
+    """
     lacks = lacks or Lacks(selection)
     suites: dict[str, list[str]] = {}
     errors: dict[str, InputError] = {}
@@ -185,33 +172,22 @@ def missing(selection: Selection, made: Sequence[Shard], lacks: Lacks | None = N
         for name, error in lacks(suite, [s for s in made if s.suite == suite.name]).items():
             suites.setdefault(name, []).append(suite.name)
             errors.setdefault(name, error)
-    tasks = {name: selection.tasks[name] for suite in selection.suites for name in suite.tasks}
-    models = [m for m in selection.models if f"model {m.name}" in errors]
-    found = [_model(m, errors[f"model {m.name}"], suites[f"model {m.name}"]) for m in models]
-    return found + _data([t for n, t in tasks.items() if f"data of {n}" in errors], errors, suites)
-
-
-def _model(model: ModelConf, error: InputError, suites: list[str]) -> Missing:
-    source = None if is_folder(model.source) else named(model)
-    by_hand = not isinstance(error, NotFetched)
-    return Missing(f"model {model.name}", source, tuple(suites), str(error), by_hand, model.gated)
-
-
-def _data(
-    tasks: list[TaskConf], errors: dict[str, InputError], suites: dict[str, list[str]]
-) -> list[Missing]:
-    groups: dict[HubFile | str, list[str]] = {}
-    for conf in tasks:
-        error = errors[f"data of {conf.name}"]
-        source = family_of(conf).source() if isinstance(error, NotFetched) else None
-        groups.setdefault(source or str(error), []).append(conf.name)
     found = []
+    for model in selection.models:
+        if (name := f"model {model.name}") in errors:
+            error = errors[name]
+            by_hand, source = not isinstance(error, NotFetched), source_of(model)
+            found.append(Missing(name, source, tuple(suites[name]), str(error), by_hand, model.gated))
+    groups: dict[Source | str, list[str]] = {}
+    for task in dict.fromkeys(name for suite in selection.suites for name in suite.tasks):
+        if f"data of {task}" in errors and (tasks is None or task in tasks):
+            error = errors[f"data of {task}"]
+            file = family_of(selection.tasks[task]).source() if isinstance(error, NotFetched) else None
+            groups.setdefault(Source(*file) if file else str(error), []).append(task)
     for key, names in groups.items():
         needed_by = dict.fromkeys(suite for name in names for suite in suites[f"data of {name}"])
-        reason, what = str(errors[f"data of {names[0]}"]), f"data of {', '.join(names)}"
-        file = key if isinstance(key, HubFile) else None
-        where = file and f"{file.filename} of {file.repo!r} at {file.revision[:12]}"
-        found.append(Missing(what, where, tuple(needed_by), reason, by_hand=file is None))
+        reason, file_of = str(errors[f"data of {names[0]}"]), key if isinstance(key, Source) else None
+        found.append(Missing(f"data of {', '.join(names)}", file_of, tuple(needed_by), reason, not file_of))
     return found
 
 

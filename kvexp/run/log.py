@@ -4,7 +4,6 @@ Rows of an example are appended in one write and flushed to the disk, under a lo
 process. A torn last line is dropped on resume; nothing else is ever rewritten.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvexp import files
 from kvexp.errors import IncompleteError, IntegrityError
-from kvexp.files import _written_beside, is_file, on_disk, sha256, write_whole
+from kvexp.files import is_file, on_disk, write_whole
 from kvexp.records import (
     CELLS,
     FOOTER,
@@ -92,7 +92,7 @@ def read_attempt(path: Path) -> Attempt:
 def last_attempt_digest(folder: Path) -> str | None:
     """sha256 of the newest attempt's file, which the next one states: a chain that cannot lose its middle."""
     paths = sorted(folder.glob("attempt-*.json"))
-    return sha256(paths[-1]) if paths else None
+    return files.digest(paths[-1]) if paths else None
 
 
 def _footer(folder: Path, log: str, rows: int) -> Footer | None:
@@ -100,7 +100,7 @@ def _footer(folder: Path, log: str, rows: int) -> Footer | None:
     if not (folder / FOOTER).exists():
         return None
     footer = read_footer(folder)
-    if footer.rows != rows or footer.sha256 != sha256(folder / log):
+    if footer.rows != rows or footer.sha256 != files.digest(folder / log):
         raise IntegrityError(_changed(folder / log))
     return footer
 
@@ -113,7 +113,7 @@ def check_closed(folder: Path, shard_digest: str, log: str = GENERATIONS) -> Non
             f"{folder} is complete, but was made under another configuration or protocol: go back to it, "
             "move the folder away, or run under another name with study.name=NAME"
         )
-    if footer.sha256 != sha256(folder / log):
+    if footer.sha256 != files.digest(folder / log):
         raise IntegrityError(_changed(folder / log))
 
 
@@ -207,12 +207,9 @@ def locked_log(folder: Path, log: str = GENERATIONS) -> Iterator[Log]:
 def _lock(descriptor: int) -> bool:
     """Tries for a moment, since `is_locked` holds the lock while it asks."""
     for _ in range(LOCK_TRIES):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
+        if files.try_lock(descriptor):
             return True
+        time.sleep(0.05)
     return False
 
 
@@ -222,18 +219,14 @@ def is_locked(folder: Path, log: str = GENERATIONS) -> bool:
         return False
     try:
         with (folder / log).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not files.try_lock(file.fileno(), shared=True)
     except OSError:
         return False
-    return False
 
 
 def write_new(path: Path, record: Record) -> None:
-    """Create a file that must not exist. A kill or a full disk leaves it whole or not there."""
-    with _written_beside(path, encode(record) + b"\n") as temporary:
-        os.link(temporary, path)
+    """Create the file of a record that must not exist."""
+    files.write_new(path, encode(record) + b"\n")
 
 
 def close(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
@@ -244,7 +237,7 @@ def close(folder: Path, shard_digest: str, log: str = GENERATIONS) -> None:
         shard_id=state.attempts[0].shard_id,
         shard_digest=shard_digest,
         rows=len(state.rows),
-        sha256=sha256(folder / log),
+        sha256=files.digest(folder / log),
         segments=[
             Segment(attempt=a.number, job_id=a.slurm.get("SLURM_JOB_ID"), rows=rows)
             for a, rows in zip(state.attempts, by_attempt, strict=True)

@@ -5,7 +5,6 @@ The analysis reads only what lies under `results/<study>`, so both are part of t
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ import msgspec
 
 from kvexp.documents.manifest import read_bytes
 from kvexp.errors import InputError, IntegrityError, named
-from kvexp.files import is_file, on_disk, write_whole
+from kvexp.files import digest, is_file, on_disk, write_whole
 from kvexp.models.embedded import cache_folder
 from kvexp.records import Example, Reader, RecordError, encode
 from kvexp.study.plugins import family_of
@@ -72,7 +71,7 @@ class Note:
     def says_so(self, path: Path) -> bool:
         """Whether it was found before of the bytes that the file has now."""
         with suppress(OSError, InputError):
-            return self._path().read_text() == _digest(path)
+            return self._path().read_text() == digest(path)
         return False
 
     def write(self, path: Path) -> None:
@@ -80,17 +79,10 @@ class Note:
         with suppress(OSError, InputError):
             note = self._path()
             note.parent.mkdir(parents=True, exist_ok=True)
-            beside = note.with_name(f"{note.name}.{os.getpid()}.tmp")
-            beside.write_text(_digest(path))
-            beside.replace(note)
+            write_whole(note, digest(path).encode())
 
     def _path(self) -> Path:
         return cache_folder() / FOLDER / self._name
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from kvexp.ceremony.attempts import Started
 from kvexp.ceremony.checks import check
 from kvexp.documents.forms import Check, all_hold
 from kvexp.errors import IntegrityError
-from kvexp.files import sha256
+from kvexp.files import digest
 from kvexp.records import FOOTER, Count, Id, Reader, Record, RecordError, Size, encode, seconds_in, seconds_of
 from kvexp.run import log
 from kvexp.slurm.programs import JobName, JobNumber, Run, TaskNumber, read_accounting, task_of
@@ -189,7 +189,8 @@ def of_accounting(
         [words for one in mine if (words := _unknown(one, by_job))],
         f"Slurm's accounting knows the job of each of {len(mine)} attempts",
     )
-    words = f"{len(runs)} runs of jobs, as in {path.relative_to(root).as_posix()} (sha256 {sha256(path)})"
+    where = f"{path.relative_to(root).as_posix()} (sha256 {digest(path.resolve())})"
+    words = f"{len(runs)} runs of jobs, as in {where}"
     yield check("accounting", True, words)
     if lacking := [
         submitted[key] for key in sorted(set(submitted) - {(run.name, task_of(run.job_id)) for run in runs})

@@ -190,7 +190,7 @@ def _closed(folder: Path, log: str) -> Footer | None:
     if not (folder / FOOTER).exists():
         return None
     footer = shard_log.read_footer(folder)
-    if footer.sha256 == files.sha256(folder / log) and all(
+    if footer.sha256 == files.digest(folder / log) and all(
         (folder / f"attempt-{segment.attempt:03d}.json").is_file() for segment in footer.segments
     ):
         return footer

@@ -5,7 +5,6 @@ once it has answered. A record without its answer means that something ended in 
 which is in the record and never used twice, says in the queue and in accounting whether there is a job.
 """
 
-import fcntl
 import os
 import secrets
 import socket
@@ -240,7 +239,7 @@ class Book:
         try:
             start = told = time.monotonic()
             end = start + LOCK_SECONDS
-            while not _try_lock(descriptor):
+            while not files.try_lock(descriptor):
                 if told == start and time.monotonic() > start + TOLD_SECONDS:
                     told = end
                     console.print(f"another command works on the submissions of study {self.study}: waiting")
@@ -253,14 +252,6 @@ class Book:
             yield
         finally:
             os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(path: Path, reader: Reader[Any]) -> Any:

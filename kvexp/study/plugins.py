@@ -64,7 +64,7 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
     cls = part_class(package, name, base)
     kind = _kind(package)
     known = _parameters(cls)
-    declared = _types(cls) if known else {}
+    declared = _types(cls) if known else {}  # type: ignore[arg-type]
     for key, value in params.items():
         if key not in known:
             one = f"task.NAME.params.{key}=... of the one that has it"
@@ -81,6 +81,7 @@ def build(package: str, name: str, base: type[T], params: dict[str, Any]) -> T:
         raise ConfigError(f"{kind} {name!r} cannot be built: {error}") from None
 
 
+@lru_cache(maxsize=64)
 def _types(cls: type) -> dict[str, Any]:
     """Annotations as types, also where a module writes them as texts."""
     try:

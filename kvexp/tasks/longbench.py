@@ -20,6 +20,7 @@ from typing import IO, Annotated, Any
 
 import msgspec
 
+from kvexp import files
 from kvexp.errors import ConfigError, InputError, NotFetched, suggest
 from kvexp.records import ID_LENGTH, ID_PATTERN
 from kvexp.scoring import retrieval
@@ -160,6 +161,11 @@ class Longbench(Task):
         if place.is_dir():
             if there := [place / one for one in candidates if (place / one).is_file()]:
                 return there[0], None
+        elif place.suffix == ".jsonl" or (place.is_file() and not _is_zip(place)):
+            raise InputError(
+                f"data_dir {self.data_dir} is a file of records, not their folder: name the folder, "
+                f"task.data_dir={place.parent}"
+            )
         elif not place.is_file():
             raise InputError(f"data_dir of {self.dataset} is not there: {place} is no folder and no zip")
         else:
@@ -167,6 +173,11 @@ class Longbench(Task):
             if inside := [one for one in candidates if one in members]:
                 return place, inside[0]
         raise InputError(f"{place} has neither {' nor '.join(candidates)}")
+
+
+def _is_zip(path: Path) -> bool:
+    """By its name, however damaged, or by what it holds."""
+    return path.suffix == ".zip" or zipfile.is_zipfile(path)
 
 
 def _expanded(data_dir: str) -> Path:
@@ -189,8 +200,7 @@ def _cached_archive(source: HubFile, sha256: str) -> Path:
             "network, or set task.data_dir to a folder or zip that holds its records"
         )
     path = Path(found)
-    stat = path.stat()
-    digest = _digest(path, stat.st_size, stat.st_mtime_ns)
+    digest = files.digest_once(path)
     if digest != sha256:
         raise NotFetched(
             f"{what} at {revision[:12]} is on this machine with the sha256 {digest[:12]}... instead of "
@@ -198,12 +208,6 @@ def _cached_archive(source: HubFile, sha256: str) -> Path:
             "to a folder or zip that holds its records"
         )
     return path
-
-
-@lru_cache(maxsize=4)
-def _digest(path: Path, _size: int, _mtime_ns: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Which examples ----------------------------------------------------------------------------------

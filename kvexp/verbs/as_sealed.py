@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kvexp.documents import sealed_tree
+from kvexp.ceremony import sealed_tree
 from kvexp.documents.forms import COPIED, LOCKED, LOOKS
 from kvexp.errors import ConfigError
-from kvexp.files import sha256, write_whole
+from kvexp.files import digest, write_whole
 from kvexp.records import ID_PATTERN
 from kvexp.study.compose import project_root
 from kvexp.study.words import recalled, with_study
@@ -65,7 +65,7 @@ def _bring_back(copied: Path, results: Path, patterns: Iterable[str]) -> None:
             made, there = copied / name, results / name
             if not made.exists():
                 there.unlink()
-            elif sha256(made) != sha256(there):
+            elif digest(made) != digest(there):
                 there.parent.mkdir(exist_ok=True)
                 write_whole(there, made.read_bytes())
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kvexp.replay.harness import Answer
 
 WORDS = "--file FILE --question TEXT [OVERRIDE ...]"
+PLACE = ("arm", "cond.", "budget", "draw")
+SIGNALS = ("kept", "cert.", "entropy", "evicted", "margin", "logprob")
 WIDE = 110  # columns of a terminal in which answers fit beside the signals
 
 
@@ -155,28 +158,25 @@ def _defined(conf: ArmConf, condition: str) -> bool:
 
 def _print(answers: "list[Answer]", console: Console) -> None:
     """Signals and answers in one table, or in two where the terminal is narrow: no number is cut."""
-    table = Table(box=None, collapse_padding=True)
-    for column in ("arm", "cond."):
-        table.add_column(column, no_wrap=True)
-    for column in ("budget", "draw", "kept", "cert.", "entropy", "evicted", "margin", "logprob"):
-        table.add_column(column, justify="right", no_wrap=True)
-    texts = table
+    rows = [(_place(one), _signals(one), Text(printable(" ".join(one.text.split())))) for one in answers]
     if console.width < WIDE:
-        texts = Table(box=None, collapse_padding=True)
-        for column in ("arm", "cond.", "budget", "draw"):
-            texts.add_column(column, no_wrap=True)
-    texts.add_column("answer", overflow="fold")
-    for answer in answers:
-        text = Text(printable(" ".join(answer.text.split())))
-        place, signals = _place(answer), _signals(answer)
-        if texts is table:
-            table.add_row(*place, *signals, text)
+        console.print(_table((*PLACE, *SIGNALS), ((*place, *signals) for place, signals, _ in rows)))
+        console.print(_table((*PLACE, "answer"), ((*place, text) for place, _, text in rows)))
+        return
+    columns = (*PLACE, *SIGNALS, "answer")
+    console.print(_table(columns, ((*place, *signals, text) for place, signals, text in rows)))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]]) -> Table:
+    table = Table(box=None, collapse_padding=True)
+    for column in columns:
+        if column == "answer":
+            table.add_column(column, overflow="fold")
         else:
-            table.add_row(*place, *signals)
-            texts.add_row(*place, text)
-    console.print(table)
-    if texts is not table:
-        console.print(texts)
+            table.add_column(column, justify="left" if column in PLACE[:2] else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _place(answer: "Answer") -> list[str]:

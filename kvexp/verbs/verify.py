@@ -17,7 +17,7 @@ from kvexp.documents.forms import (
     Replayed,
 )
 from kvexp.errors import ConfigError, IntegrityError
-from kvexp.files import write_whole as write
+from kvexp.files import write_whole
 from kvexp.records import encode
 from kvexp.slurm.account import of_accounting
 from kvexp.study.compose import Selection
@@ -46,7 +46,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     jobs = of_accounting(home.root, home.results, set(found.locks), found.attempts)
     evidence = evidence_of(found, jobs, *_replay(study.selection, home, parsed, found))
     home.results.mkdir(parents=True, exist_ok=True)
-    write(home.results / FILE, encode(evidence) + b"\n")
+    write_whole(home.results / FILE, encode(evidence) + b"\n")
     if parsed.json:
         print((home.results / FILE).read_text(), end="")
     else:

@@ -11,7 +11,8 @@ import msgspec
 
 from kvexp.documents import seals
 from kvexp.documents.forms import Amendment, Lock, Sealed, SealedShard
-from kvexp.documents.manifest import Manifest, core_files, read_manifest, sha256
+from kvexp.documents.manifest import Manifest, core_files, read_manifest
+from kvexp.files import digest
 from kvexp.records import Attempt, encode
 from tests import planted
 
@@ -71,8 +72,8 @@ def seal(results, home, name, *, amends=None, data_seal=None, listed=None, root=
     shutil.copyfile(home / f"{name}.toml", folder / f"{name}.toml")
     own = [home / f"{name}.toml", *(folder / f"{name}.{end}" for end in ("json", "toml", "shards.jsonl"))]
     own += [path for one in seals.amendments(home, name) for path in one.iterdir()]
-    files = {path: sha256(root, path) for path in core_files(root, content["claim"])}
-    files |= {f"{PREFIX}/{path.relative_to(home)}": sha256(home, str(path.relative_to(home))) for path in own}
+    files = {path: digest(root / path) for path in core_files(root, content["claim"])}
+    files |= {f"{PREFIX}/{path.relative_to(home)}": digest(path) for path in own}
     (folder / f"{name}.sha256").write_bytes(Manifest(files, "").body)
     return read_manifest(folder / f"{name}.sha256").digest
 
@@ -148,7 +149,7 @@ def lock(results, home, name, suite, *, incomplete=None):
     paths += [path for path in (results / "locks").rglob("*") if path.is_file() and f"{name}." in path.name]
     paths.append(results / "locks" / f"{suite}.json")
     names = [path.relative_to(results).as_posix() for path in paths]
-    body = Manifest({path: sha256(results, path) for path in names}, "").body
+    body = Manifest({path: digest(results / path) for path in names}, "").body
     (results / "locks" / f"{suite}.sha256").write_bytes(body)
     return hashlib.sha256(body).hexdigest()
 

@@ -284,7 +284,7 @@ def test_an_internal_error_is_one_line_too(run, whole, monkeypatch):
     def burst(*_, **__):
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(cli, "analyse", burst)
+    monkeypatch.setattr("analysis.core.run.analyse", burst)
     code, out, err = run(whole)
     assert (code, out) == (1, "")
     assert err.startswith("internal error: ZeroDivisionError: planted")
@@ -308,7 +308,7 @@ def test_extra_arms_and_tasks_in_the_grid_change_no_verdict(run, tmp_path):
 
 def test_importing_the_analysis_brings_no_torch_and_only_what_is_sealed():
     code = (
-        "import sys, analysis.cli; "
+        "import sys, analysis.__main__; "
         "own = [m for n, m in sys.modules.items() if n.split('.')[0] in ('kvexp', 'analysis')]; "
         "print('torch' in sys.modules, *sorted(m.__file__ for m in own))"
     )

@@ -2,15 +2,17 @@
 
 import random
 import string
+import sys
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from analysis import describe
 from analysis.core.estimates import Estimate
 from analysis.core.verdicts import Report
-from analysis.describe.description import details_of
+from analysis.describe.description import details_of, parts_of
 from analysis.describe.scope import NO_ROWS, Scope
 from analysis.describe.two_draws import UNEVEN, disagreements, draws_of, partners, token_f1, words
 from kvexp import scoring
@@ -234,3 +236,30 @@ def test_nothing_without_main_tasks(varied_study):
     assert attribution(Scope(Report(report.study, [], []))) is None
     assert disagreement(Scope(Report(report.study, [], []))) is None
     assert details_of(varied_study.scope)["panel"]
+
+
+# A part of one's own ------------------------------------------------------------------------------
+
+MINE = """
+from analysis.describe.parts import Part
+from analysis.describe.table import Table, columns
+
+ORDER = 2.5
+
+
+def describe(scope):
+    rows = tuple((suite.name,) for suite in scope.suites)
+    yield Part("mine", "Mine", tables=(Table("mine", "Mine", columns("suite"), rows),), is_posthoc=True)
+"""
+
+
+def test_a_part_takes_part_by_being_there(varied_study, tmp_path, monkeypatch):
+    (tmp_path / "a_part_of_mine.py").write_text(MINE)
+    (tmp_path / "no_part.py").write_text("raise_ = 1\n")
+    monkeypatch.setattr(describe, "__path__", [*describe.__path__, str(tmp_path)])
+    keys = [part.key for part in parts_of(varied_study.scope)]
+    at = keys.index("mine")
+    assert keys.index("accuracy") < at < keys.index("signal-panel")
+    assert keys == list(dict.fromkeys(keys))
+    for name in ("a_part_of_mine", "no_part"):
+        monkeypatch.delitem(sys.modules, f"analysis.describe.{name}")

@@ -3,7 +3,7 @@
 from analysis.core.estimates import Estimate
 from analysis.describe.table import Column, Table
 from analysis.render.html import _environment
-from analysis.render.page_tables import budget, estimate, grid, of_table, truth
+from analysis.render.page_tables import estimate, grid, of_table, truth
 
 LOST = Estimate(None, undefined="rows are missing")
 NAMES = ("undefined", "unknown", "-", "b", "NA")
@@ -14,8 +14,8 @@ def test_a_name_is_never_missing_and_what_is_missing_is_marked():
     found = of_table(Table("one", "One", columns, tuple((name, LOST) for name in NAMES)))
     assert [row[0].is_missing for row in found.rows] == [False] * len(NAMES)
     assert [row[1].is_missing for row in found.rows] == [True] * len(NAMES)
-    assert all(cell.is_missing for cell in (estimate(None), estimate(LOST), truth(None), budget(None)))
-    assert not any(cell.is_missing for cell in (estimate(Estimate(0.5)), truth(False), budget(0.5)))
+    assert all(cell.is_missing for cell in (estimate(None), estimate(LOST), truth(None)))
+    assert not any(cell.is_missing for cell in (estimate(Estimate(0.5)), truth(False)))
 
 
 def test_names_do_not_make_a_column_of_numbers():

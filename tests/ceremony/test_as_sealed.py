@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kvexp.ceremony import lock as locking
-from kvexp.documents import sealed_tree
+from kvexp.ceremony import sealed_tree
 from kvexp.documents.manifest import Manifest
 from kvexp.errors import IntegrityError, KvexpError
 from tests import project
@@ -213,7 +213,7 @@ def test_the_lock_covers_the_core(locked):
     listed = [line.split("locks/core/")[1] for line in manifest.splitlines() if "locks/core/" in line]
     code = sealed_tree.sealed_code([locked / "preregistration/mini"])
     assert listed == sorted(code)
-    assert {CORE, "analysis/claims/s3.py", "kvexp/documents/sealed_tree.py"} <= set(listed)
+    assert {CORE, "analysis/claims/s3.py", "kvexp/documents/seals.py"} <= set(listed)
     assert not any(path.startswith("preregistration/") for path in listed)
 
 

@@ -518,7 +518,7 @@ def test_a_file_of_100_megabytes_is_not_read(own, manifest):
     stamped(manifest, own)
     os.truncate(stamp.stamp_paths(manifest).reply, 100 << 20)
     start = time.monotonic()
-    with pytest.raises(KvexpError, match=r"R\.tsr is longer than 262,144 bytes"):
+    with pytest.raises(KvexpError, match=r"R\.tsr cannot be read: it is longer than 262,144 bytes"):
         stamp.read_token(manifest, own.trust())
     assert time.monotonic() - start < 1
 

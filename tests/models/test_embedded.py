@@ -238,7 +238,7 @@ def test_without_locks_all_end_well(cache, converter, monkeypatch):
     def no_locks(stream, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(embedded.fcntl, "flock", no_locks)
+    monkeypatch.setattr("fcntl.flock", no_locks)
     converter.seconds = 0.2
     assert together(cache, 4) == {cache / embedded.FOLDER}
     assert converter.calls > 1

@@ -20,7 +20,8 @@ from kvexp.cli import main
 from kvexp.errors import InputError
 from kvexp.models import fetch as fetching
 from kvexp.models.fetch import model_files
-from kvexp.models.folder import content_digest, model_digest, model_source
+from kvexp.models.folder import Source, content_digest, model_digest, model_source
+from kvexp.models.missing import Missing
 from kvexp.run.plan import study_plan
 from kvexp.study.schema import ModelConf, is_pinned
 from kvexp.tasks.longbench import HUB_FILE
@@ -426,10 +427,6 @@ def test_one_copy_of_the_weights_and_no_code_is_chosen(names, wanted):
 # What a hub says is not believed ---------------------------------------------------------------------
 
 
-def item(revision):
-    return fetching.Item(("model x",), "model.x", "org/x", revision)
-
-
 GOOD, OTHER = "a" * 40, "b" * 40
 
 
@@ -439,8 +436,8 @@ GOOD, OTHER = "a" * 40, "b" * 40
 )
 def test_a_commit_that_is_none_or_not_the_pinned_one_is_refused(revision, sha):
     with pytest.raises(InputError, match="the hub names the commit"):
-        fetching._checked_commit(item(revision), sha)
-    assert {fetching._checked_commit(item(one), GOOD) for one in (GOOD, "main", None)} == {GOOD}
+        fetching._checked_commit(revision, sha)
+    assert {fetching._checked_commit(one, GOOD) for one in (GOOD, "main", None)} == {GOOD}
 
 
 @pytest.mark.parametrize(
@@ -453,7 +450,8 @@ def test_files_that_no_repository_has_are_refused(name, size):
 
 @pytest.mark.parametrize("error", [json.JSONDecodeError("x", "<html>", 0), TypeError("x"), KeyError("x")])
 def test_an_answer_that_is_no_hubs_is_one_sentence(error):
+    absent = Missing("model x", Source("org/x", GOOD), (), "", by_hand=False)
     message = r"^model x: org/x: the hub's answer cannot be read"
-    with pytest.raises(InputError, match=message) as caught, fetching._said(item(GOOD)):
+    with pytest.raises(InputError, match=message) as caught, fetching._said(absent):
         raise error
     assert "\n" not in str(caught.value)

@@ -75,8 +75,8 @@ def test_questions_that_hold_are_not_made_again_until_something_changes(folder, 
     made = project.made(root)
     monkeypatch.setenv("KVEXP_CACHE", str(folder / "cache"))
     made_anew = []
-    real = kvexp.prepare._questions
-    monkeypatch.setattr(kvexp.prepare, "_questions", lambda *words: made_anew.append(1) or real(*words))
+    real = kvexp.run.prepare._questions
+    monkeypatch.setattr(kvexp.run.prepare, "_questions", lambda *words: made_anew.append(1) or real(*words))
     load = lambda name: tiny.tokenizer()  # noqa: E731
     write_examples(folder, made, load)
     write_examples(folder, made, load)

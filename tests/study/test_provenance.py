@@ -45,9 +45,9 @@ def test_adding_a_part_or_changing_one_that_is_not_used_changes_nothing(package)
         "estimate.py",
         "scoring.py",
         "draws.py",
-        "budget.py",
-        "answering.py",
-        "places.py",
+        "design/base.py",
+        "run/answer.py",
+        "study/arms.py",
     ],
 )
 def test_a_change_of_what_makes_the_data_changes_the_digest(package, name):

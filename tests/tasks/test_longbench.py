@@ -352,11 +352,11 @@ HOSTILE = {
 READ = """
 import sys, time
 from pathlib import Path
-from kvexp import tasks
 from kvexp.errors import InputError
+from kvexp.tasks.longbench import Longbench
 start = time.process_time()
 try:
-    tasks.task("longbench", dataset="hotpotqa", data_dir=sys.argv[1]).load(1, 1, 6000)
+    Longbench(dataset="hotpotqa", data_dir=sys.argv[1]).load(1, 1, 6000)
 except InputError as error:
     print(error)
 seconds = time.process_time() - start

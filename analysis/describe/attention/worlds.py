@@ -20,7 +20,6 @@ from analysis.describe.parts import Picture, Words
 from analysis.describe.table import (
     ERROR,
     Column,
-    Row,
     Table,
     column,
     columns_of,
@@ -28,11 +27,12 @@ from analysis.describe.table import (
     percent,
     rows_of,
 )
-from analysis.describe.table import (
-    columns as plain,
-)
 
 ORDER = 5
+BRIEF = (
+    *("change", "score", "prompts", "identical", "compared"),
+    *("median_span", "median_rise", "largest_rise", "median_mean_rise"),
+)
 PROMPT = ["task", "example_id"]
 CHANGE = "what was done to the values of top-k's evicted tokens: permutation or rotation"
 OVER = "over the changed worlds over its error in the unchanged one: median over cells"
@@ -129,7 +129,7 @@ def _table(suite: CellSuite, title: str, found: Sequence[Demonstration]) -> Tabl
     )
     columns, rows = columns_of(Demonstration), rows_of(Demonstration, found)
     made = suite.table("demonstration", title, columns, rows, remarks, of_worlds=True, is_tall=True)
-    return made.briefly(_brief(suite, found)) if found else made
+    return made.briefly(made.only(BRIEF, remarks[1:4])) if found else made
 
 
 def _worlds_table(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
@@ -207,54 +207,12 @@ def _worlds(data: CellData, rows: pd.DataFrame) -> Iterator[WorldRow]:
         )
 
 
-def _brief(suite: CellSuite, found: Sequence[Demonstration]) -> Table:
-    """A line for each change, narrow enough for a terminal."""
-    prompts = " and ".join(sorted({f"{of.prompts} of {suite.prompts} prompts" for of in found}))
-    worlds = max(of.changed for of in found)
-    title = f"Values of top-k's evicted tokens changed in {worlds} worlds, {suite.name}; {prompts}"
-    heads = plain(
-        *("change", "score", "looks the same", "top-k error", "span", "rise"),
-        *("covered", "exceeds"),
-    )
-    remarks = (
-        "looks the same: (prompt, layer) with all that top-k can compute the same bytes in all worlds.",
-        *map(_extremes, found),
-        "span: largest / smallest error of a cell, rise: largest error / unchanged; both: median cell.",
-        "exceeds: worlds, unchanged included, in which Poisson's mean certificate exceeds its mean error.",
-    )
-    return Table(f"{suite.name}.demonstration", title, heads, tuple(map(_line, found)), remarks)
-
-
-def _line(of: Demonstration) -> Row:
-    covered = [row.coverage.value for row in of.worlds if row.coverage.value is not None]
-    return (
-        of.change,
-        of.score,
-        f"{of.identical:,} of {of.compared:,}",
-        f"{digits(of.smallest, 'number')} to {digits(of.largest, 'number')}",
-        _number(of.median_span),
-        _number(of.median_rise),
-        f"{min(covered):.3f} to {max(covered):.3f}" if covered else "undefined",
-        f"{sum(row.exceeds for row in of.worlds)} of {len(of.worlds)}",
-    )
-
-
-def _extremes(of: Demonstration) -> str:
-    span, rise, mean = map(_number, (of.largest_span, of.largest_rise, of.median_mean_rise))
-    return (
-        f"{of.change}: span at most {span}, rise at most {rise}; mean of {of.changed} worlds / unchanged, "
-        f"median cell: {mean}"
-    )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else digits(value, "number")
-
-
 def _words(found: Sequence[Demonstration]) -> Words:
     same, above = list[str](), list[str]()
     for of in found:
-        rise = "an undefined multiple of" if of.median_rise is None else f"{_number(of.median_rise)} times"
+        rise = "an undefined multiple of"
+        if of.median_rise is not None:
+            rise = f"{digits(of.median_rise, 'number')} times"
         same.append(f"{rise} the unchanged one ({of.change}, {of.identical:,} of {of.compared:,} the same)")
         above.append(f"{sum(row.exceeds for row in of.worlds)} of {len(of.worlds)} worlds ({of.change})")
     return (

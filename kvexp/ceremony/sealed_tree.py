@@ -1,4 +1,4 @@
-"""The code that a study was sealed with, restored as a tree from git or `locks/core` (stdlib and git)."""
+"""The code that a study was sealed with, restored as a tree from git or `locks/core`."""
 
 import hashlib
 import io
@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kvexp.documents.forms import CORE_COPY
+from kvexp import files
+from kvexp.documents.forms import CORE_COPY, LOOKS
 from kvexp.documents.manifest import Manifest, differences, home_prefix
 from kvexp.documents.seals import Seals
 from kvexp.errors import IntegrityError, KvexpError
@@ -90,6 +91,16 @@ def restored(root: Path, results: Path, homes: Sequence[Path], needed: str = "")
         yield tree
 
 
+def judge(root: Path, results: Path, homes: Sequence[Path], arguments: Sequence[str]) -> int:
+    """The exit code of the sealed analysis. What it looked at is recorded where the results are."""
+    with restored(root, results, homes) as tree:
+        code = run(tree, "analysis", arguments)
+        look = tree / "results" / results.resolve().name / LOOKS
+        if look.is_file() and files.digest(look) != files.digest(results / LOOKS):
+            files.write_whole(results / LOOKS, look.read_bytes())
+    return code
+
+
 def check(tree: Path, code: Mapping[str, str]) -> None:
     """Raises IntegrityError if restored files are not what was sealed."""
     if wrong := differences(tree, Manifest(code, "")):
@@ -154,6 +165,8 @@ def _git(root: Path, *arguments: str, said: str = "") -> bytes:
 
 def _copy(source: Path, target: Path) -> None:
     """A folder with what it holds; links stay links, so that whoever reads them refuses them."""
+    if not source.exists():
+        return
     try:
         shutil.copytree(source, target, symlinks=True)
     except shutil.Error as error:
