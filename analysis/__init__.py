@@ -1,12 +1,8 @@
-"""The frozen analysis: logs in, verdicts out. Needs neither torch nor the code that made the logs.
+"""The analysis: logs in, verdicts out. Needs neither torch nor the code that made the logs.
 
     python -m analysis results/<study>
 
-`sealed` finds registrations and checks seals and locks, `load` turns the logs into one table aligned with
-the grid, `data` selects and labels the rows of a population, `statistics` computes, `claims/` holds one file
-per claim, `decide` puts the registration's conditions to the numbers, `verdict` writes what was decided.
-These are covered by every seal (`kvexp.documents.manifest.CORE`).
-
-Only then `description` and what it imports is loaded: `details`, `control` and `attention` describe without
-deciding, `text`, `tables` and `figures` write. No seal covers them, and anything may be added there.
+`core` decides, with the file of each claim in `claims`. Every seal covers them (`kvexp.documents.manifest`),
+and docs/reading-the-core.md leads through them. Only when the verdicts are written and printed, `describe`
+and `render` are loaded. No seal covers these, and anything may be added there.
 """

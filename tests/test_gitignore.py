@@ -18,7 +18,15 @@ EVIDENCE = (
     "verdicts.md",
 )
 LOGS = ("s/s.m.t.000/generations.jsonl", "s/s.m.t.000/cells.jsonl")
-MADE = ("tables/a.csv", "figures/a.svg", "report.html", "details.json", "details.md", "described.sha256")
+MADE = (
+    "tables/a.csv",
+    "figures/a.svg",
+    "report.html",
+    "details.json",
+    "details.md",
+    "evidence.md",
+    "described.sha256",
+)
 PAGE = ("generations.html",)
 
 

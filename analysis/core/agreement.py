@@ -18,7 +18,7 @@ T = TypeVar("T")
 Row = tuple[str, str, str | None, float | None, int | None]
 
 
-class Prompt(NamedTuple):
+class PlannedPrompt(NamedTuple):
     """What is measured on one prompt of an attention suite; the order of an axis means nothing."""
 
     suite: str
@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
     worlds: int
 
     @classmethod
-    def of(cls, expected: ExpectedCells) -> "Prompt":
+    def of(cls, expected: ExpectedCells) -> "PlannedPrompt":
         """As the grid says it."""
         values = {name: getattr(expected, name) for name in cls._fields}
         axes = {name: tuple(sorted(values[name])) for name in ("budgets", "seeds", "offsets")}
@@ -73,7 +73,7 @@ class DesignParams(msgspec.Struct, frozen=True):
     floor: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-6  # smallest pi
 
 
-class Attention(msgspec.Struct, frozen=True):
+class AttentionConf(msgspec.Struct, frozen=True):
     """What an attention suite measures, and by what scores."""
 
     budgets: list[float]
@@ -86,13 +86,13 @@ class Attention(msgspec.Struct, frozen=True):
     design_params: DesignParams = DesignParams()
 
 
-class _Cells(msgspec.Struct):
-    """The part of a resolved shard that decides which cells it has, and how they are certified."""
+class Settings(msgspec.Struct, frozen=True):
+    """The part of a resolved attention shard that decides which cells it has, and how they are certified."""
 
     suite: str
     model: _Named
     task: _Named
-    attention: Attention
+    attention: AttentionConf
     protocol: Level
     example_ids: list[str]
     world_ids: list[str]
@@ -100,21 +100,14 @@ class _Cells(msgspec.Struct):
     query_heads: int
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """The part of a resolved attention shard that its rows must agree with."""
-
-    protocol: Level
-    attention: Attention
-
-
 def disagreement(attempt: Attempt, grid: set[Row]) -> str:
     """How the attempt's config fails its digest or the grid's rows of the shard; empty if it does not."""
     return _disagreement(attempt, grid, _Answers, _rows, "no examples and arms", "rows")
 
 
-def cell_disagreement(attempt: Attempt, grid: set[Prompt]) -> str:
+def cell_disagreement(attempt: Attempt, grid: set[PlannedPrompt]) -> str:
     """The same for the prompts of a shard of an attention suite."""
-    return _disagreement(attempt, grid, _Cells, _prompts, "no prompts and cells", "prompts")
+    return _disagreement(attempt, grid, Settings, _prompts, "no prompts and cells", "prompts")
 
 
 def common(attempt: Attempt) -> str:
@@ -175,10 +168,10 @@ def _rows(config: _Answers) -> set[Row]:
     return {(example_id, *place) for example_id in config.example_ids for place in axes}
 
 
-def _prompts(config: _Cells) -> set[Prompt]:
+def _prompts(config: Settings) -> set[PlannedPrompt]:
     conf = config.attention
     return {
-        Prompt(
+        PlannedPrompt(
             config.suite,
             config.model.name,
             config.task.name,

@@ -2,15 +2,15 @@
 
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analysis.core.agreement import (
-    Prompt,
+    PlannedPrompt,
     Settings,
     cell_contradiction,
     cell_disagreement,
@@ -18,9 +18,9 @@ from analysis.core.agreement import (
     world_contradiction,
 )
 from analysis.core.estimates import Bools, Integers
-from analysis.core.grid import Prompts, prompt_of
+from analysis.core.grid import Prompts, described, prompt_of
 from analysis.core.lines import Lines
-from analysis.core.shard import CELLS, Log, Shard
+from analysis.core.shard import CELLS, Columns, PlannedShard, ShardFolder, ShardLog
 from kvexp.records import Attempt, Cell, Failed, World
 
 NUMBERS = (
@@ -47,7 +47,7 @@ SAID_TWICE = ("norm", "estimate_norm", *BY_HEAD)  # of a world and of the cells 
 _numbers_of = attrgetter(*NUMBERS)
 
 
-class CellLog(Log[Cell | World]):
+class CellLog(ShardLog[Cell | World]):
     """The cells and worlds of one shard as columns; 100,000 records would not fit as cheaply.
 
     Attributes:
@@ -59,43 +59,21 @@ class CellLog(Log[Cell | World]):
 
     name = CELLS
     nouns = "cells and worlds"
+    done = "measured"
     lines = Lines[Cell | World | Failed](Cell | World | Failed)
 
     def __init__(self, prompts: Prompts) -> None:
         super().__init__()
         self._prompts = prompts
         self._settings: dict[int, Settings | None] = {}
-        self._seen: set[tuple[type, int]] = set()
         self.cells, self.numbers = array("q"), array("d")
         self.scores: list[str] = []
         self.worlds: list[tuple[int, World]] = []
 
-    def take(self, line: int, row: Cell | World, attempt: Attempt) -> Iterator[str]:
-        expected = self._prompts.of(row)
-        at = None
-        if expected is not None:
-            at = self._prompts.cell_at(row) if isinstance(row, Cell) else self._prompts.world_at(row)
-        if expected is None or at is None:
-            yield f"{_describe(row)} is not in the grid of this shard"
-        elif (type(row), at) in self._seen:
-            yield f"{_describe(row)} was measured before"
-        elif isinstance(row, Cell):
-            self._seen.add((Cell, at))
-            if words := self._contradiction(row, expected.heads, attempt):
-                yield f"{_describe(row)}: {words}"
-            self._take_cell(line, row, at)
-        else:
-            self._seen.add((World, at))
-            if words := self._contradiction(row, expected.heads, attempt):
-                yield f"{_describe(row)}: {words}"
-            else:
-                self.worlds.append((at, row))
+    def at(self, row: Cell | World) -> int | None:
+        return self._prompts.at(row)
 
-    def forget(self) -> None:
-        super().forget()
-        del self.cells[:], self.numbers[:], self.scores[:], self.worlds[:]
-
-    def _contradiction(self, row: Cell | World, heads: int, attempt: Attempt) -> str:
+    def contradiction(self, row: Cell | World, attempt: Attempt) -> str:
         if attempt.number not in self._settings:
             self._settings[attempt.number] = settings(attempt)
         found = self._settings[attempt.number]
@@ -103,61 +81,49 @@ class CellLog(Log[Cell | World]):
             return ""
         if isinstance(row, Cell):
             return cell_contradiction(row, found)
-        return world_contradiction(row, heads, found)
+        return world_contradiction(row, self._prompts.heads(row), found)
 
-    def _take_cell(self, line: int, cell: Cell, at: int) -> None:
+    def keep(self, line: int, row: Cell | World, at: int, *, is_sound: bool) -> None:
+        if isinstance(row, World):
+            if is_sound:
+                self.worlds.append((at, row))
+            return
         self.cells.append(at)
-        self.numbers.extend(_numbers_of(cell))
-        self.scores.append(sys.intern(cell.score))
-        words = f"cells of task {cell.task} carry different scores"
-        self.stated.setdefault((words, f"{cell.suite} {cell.task}", cell.score), line)
+        self.numbers.extend(_numbers_of(row))
+        self.scores.append(sys.intern(row.score))
+        words = f"cells of task {row.task} carry different scores"
+        self.stated.setdefault((words, f"{row.suite} {row.task}", row.score), line)
         words = "cells of one prompt had different numbers of tokens to evict from"
-        self.stated.setdefault((words, " ".join(prompt_of(cell)), str(cell.evictable)), line)
+        self.stated.setdefault((words, " ".join(prompt_of(row)), str(row.evictable)), line)
+
+    def forget(self) -> None:
+        super().forget()
+        del self.cells[:], self.numbers[:], self.scores[:], self.worlds[:]
 
 
-@dataclass
-class Planned:
-    """What the grid says about one shard of an attention suite."""
-
-    questions: set[tuple[str, str]] = field(default_factory=set)  # (model, task), one of them
-    prompts: set[Prompt] = field(default_factory=set)
-
-    def disagreement(self, attempt: Attempt) -> str:
-        """How an attempt means something else."""
-        return cell_disagreement(attempt, self.prompts)
-
-
-class Measurements:
-    """Columns aligned with the expected cells and worlds, filled shard by shard."""
+class Measurements(Columns[CellLog]):
+    """The attention cells and worlds of a study."""
 
     def __init__(self, prompts: Prompts) -> None:
+        super().__init__()
         self._prompts = prompts
-        self._planned: dict[tuple[str, str], Planned] = {}
         for one in prompts:
-            planned = self._planned.setdefault((one.suite, one.shard_id), Planned())
+            planned = self._planned.setdefault((one.suite, one.shard_id), PlannedShard())
             planned.questions.add((one.model, one.task))
-            planned.prompts.add(Prompt.of(one))
+            planned.rows.add(PlannedPrompt.of(one))
         self._cells = {name: np.full(prompts.n_cells, np.nan) for name in NUMBERS}
         self._cell_score = _Names(prompts.n_cells)
         self._worlds = {name: np.full(prompts.n_worlds, np.nan) for name in PLACE + BY_HEAD}
         self._world_score = _Names(prompts.n_worlds)
         self._statistics = np.full(prompts.n_worlds, None, object)
 
-    @property
-    def suites(self) -> set[str]:
-        """The attention suites of the grid."""
-        return {suite for suite, _ in self._planned}
-
-    def planned(self, suite: str, shard_id: str) -> Planned:
-        """What the grid says about a shard; empty if it does not know it."""
-        return self._planned.get((suite, shard_id), Planned())
-
-    def log(self) -> CellLog:
-        """An empty log, to read a shard into."""
+    def log(self, path: Path) -> CellLog:
         return CellLog(self._prompts)
 
-    def fill(self, shard: Shard, log: CellLog) -> None:
-        """Move the rows of a closed shard into the columns."""
+    def disagreement(self, attempt: Attempt, planned: PlannedShard) -> str:
+        return cell_disagreement(attempt, planned.rows)
+
+    def fill(self, shard: ShardFolder, log: CellLog) -> None:
         if not shard.is_closed:
             return
         at = np.array(log.cells, np.int64)
@@ -170,7 +136,7 @@ class Measurements:
             for name in PLACE + BY_HEAD:
                 self._worlds[name][heads] = getattr(world, name)
             if words := self._differs_from_cells(world):
-                shard.problems.append(f"{shard.path / CELLS}: {_describe(world)}: {words}")
+                shard.problems.append(f"{shard.path / CELLS}: {described(world)}: {words}")
             self._statistics[heads] = world.statistics
             self._world_score.set(heads, [world.score])
 
@@ -223,14 +189,3 @@ class _Names:
         """As a column with sorted categories."""
         names = np.array([*self._code_of, None], object)  # the last for code -1
         return pd.Categorical(names[self._codes], sorted(self._code_of))
-
-
-def _describe(row: Cell | World) -> str:
-    """A key in the order people say it."""
-    if isinstance(row, Cell):
-        place = (
-            f"budget {row.budget}, seed {row.seed}, offset {row.offset}, layer {row.layer}, head {row.head}"
-        )
-    else:
-        place = f"{row.change}, world {row.world}, layer {row.layer}"
-    return f"{' '.join(prompt_of(row))}, {place}"

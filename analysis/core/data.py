@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -80,14 +80,58 @@ class Parameters:
         return str(name)
 
 
-class Data:
-    """The rows of a question, and estimates on one set of resamples.
+class _Sample:
+    """Rows of a claim, and estimates on one set of resamples of their clusters.
 
     Attributes:
-        rows: every selected row with its label (see `populations.labelled`); the index is the row id
-            that statistics are paired by.
-        counted: the rows that the label counts, for instance those the full cache answers.
+        rows: all that the claim is about; the index is the row id that statistics are paired by, `cluster`
+            the code of the example or prompt that is resampled whole.
         parameters: as registered.
+    """
+
+    def __init__(self, rows: pd.DataFrame, plan: Plan, seed: int, parameters: Parameters) -> None:
+        """Resamples are drawn at the first estimate."""
+        self._plan, self._seed, self._is_lazy = plan, seed, False
+        self.rows, self.parameters = rows, parameters
+
+    def redrawn(self, seed: int) -> Self:
+        """The same rows on the resamples of another seed; intervals are computed when they are read."""
+        other = copy(self)
+        other.__dict__.pop("_resamples", None)
+        other._seed, other._is_lazy = seed, True
+        return other
+
+    def estimate(self, statistic: Statistic) -> Estimate:
+        """Value and interval. Resamples draw from all clusters, whichever rows the statistic reads."""
+        drawn = self._resamples
+        if self._is_lazy:
+            return Later(drawn.point(statistic), lambda: drawn.estimate(statistic))
+        return drawn.estimate(statistic)
+
+    def point(self, statistic: Statistic) -> Estimate:
+        """Value alone."""
+        return self._resamples.point(statistic)
+
+    @cached_property
+    def _resamples(self) -> Resamples:
+        of_each = self.rows.drop_duplicates("cluster").sort_values("cluster")
+        return Resamples(
+            clusters_of(self.rows),
+            strata(of_each, self._plan.resampled_within),
+            draws=self._plan.draws,
+            level=self._plan.level,
+            min_clusters=self._plan.min_clusters,
+            undefined_max=self._plan.undefined_resamples_max,
+            seed=self._seed,
+        )
+
+
+class Data(_Sample):
+    """The generations of a question.
+
+    Attributes:
+        rows: every selected row with its label (see `populations.labelled`).
+        counted: the rows that the label counts, for instance those the full cache answers.
     """
 
     def __init__(
@@ -99,33 +143,18 @@ class Data:
         seed: int,
         parameters: Parameters,
     ) -> None:
-        """Select and label; resamples are drawn at the first estimate."""
-        self._plan, self._seed, self._is_lazy = plan, seed, False
-        self._made = dict[tuple[Any, ...], tuple[Any, Any]]()
-        self.rows = labelled(table, population, success)
+        """Select and label."""
+        super().__init__(labelled(table, population, success), plan, seed, parameters)
         self.counted = self.rows[self.rows["counts"]]
-        self.parameters = parameters
+        self._made = dict[tuple[Any, ...], tuple[Any, Any]]()
 
     @classmethod
-    def of(cls, table: pd.DataFrame, question: Question) -> "Data":
+    def of(cls, table: pd.DataFrame, question: Question) -> Self:
         """What a question about generations asks about."""
         assert question.population is not None
         parameters = Parameters(f"claim {question.claim_id}", question.parameters)
-        return cls(
-            table,
-            question.population,
-            question.success,
-            question.statistics,
-            question.seed,
-            parameters,
-        )
-
-    def redrawn(self, seed: int) -> "Data":
-        """The same rows on the resamples of another seed; intervals are computed when they are read."""
-        other = copy(self)
-        other.__dict__.pop("_resamples", None)
-        other._seed, other._is_lazy = seed, True
-        return other
+        plan, seed = question.statistics, question.seed
+        return cls(table, question.population, question.success, plan, seed, parameters)
 
     def split(self, rows: pd.DataFrame, *columns: str) -> dict[Any, pd.DataFrame]:
         """Rows by the values of one or more columns, in sorted order; NaN is a value like any other."""
@@ -139,14 +168,6 @@ class Data:
         return self._once(
             self.counted, ("chosen", column, value), lambda: self.counted[self.counted[column] == value]
         )
-
-    def estimate(self, statistic: Statistic) -> Estimate:
-        """Value and interval. Resamples draw from all clusters of the population, counted or not."""
-        return estimate(self._resamples, statistic, is_lazy=self._is_lazy)
-
-    def point(self, statistic: Statistic) -> Estimate:
-        """Value alone."""
-        return self._resamples.point(statistic)
 
     def auc(self, rows: pd.DataFrame, signal: str, *, within: bool = False) -> Statistic:
         """AUC of a signal for the label; `within` forms pairs inside model, task, condition, budget only."""
@@ -191,10 +212,6 @@ class Data:
         by_signal = statistics.gated(risk(kept, signal), old, new, q, cluster, ids)
         return replace(by_signal, note=note), statistics.random_gate(old, new, q, cluster, ids)
 
-    @cached_property
-    def _resamples(self) -> Resamples:
-        return resamples(self.rows, self._plan, self._seed)
-
     def _once(self, rows: pd.DataFrame, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         """What `make` makes of the rows; where resamples are drawn again it is made the first time only."""
         if not self._is_lazy:
@@ -231,86 +248,26 @@ class Data:
         return replace(statistic, note=note)
 
 
-def estimate(drawn: Resamples, statistic: Statistic, *, is_lazy: bool) -> Estimate:
-    """Value and interval, the interval now or when it is read."""
-    if is_lazy:
-        return Later(drawn.point(statistic), lambda: drawn.estimate(statistic))
-    return drawn.estimate(statistic)
-
-
-def resamples(rows: pd.DataFrame, plan: Plan, seed: int) -> Resamples:
-    """Resamples of the clusters of all these rows, as registered; the index is the row id."""
-    of_each = rows.drop_duplicates("cluster").sort_values("cluster")
-    return Resamples(
-        clusters_of(rows),
-        strata(of_each, plan.resampled_within),
-        draws=plan.draws,
-        level=plan.level,
-        min_clusters=plan.min_clusters,
-        undefined_max=plan.undefined_resamples_max,
-        seed=seed,
-    )
-
-
-def clusters_of(rows: pd.DataFrame) -> Integers:
-    """Cluster code of each row."""
-    return rows["cluster"].to_numpy(np.int64)
-
-
-def ids_of(rows: pd.DataFrame) -> Integers:
-    """Id of each row."""
-    return rows.index.to_numpy(np.int64)
-
-
-def _bools(rows: pd.DataFrame, column: str) -> Bools:
-    return rows[column].to_numpy(bool)
-
-
-# What a claim about attention cells is given: its cells, its parameters, and statistics on its resamples.
-
-
-class CellData:
-    """Cells, all present, and estimates on one set of resamples of their prompts.
-
-    Attributes:
-        rows: one row a cell with the columns of `Study.cells`, and `cluster`, the code of its prompt; the
-            index is the row id.
-        parameters: as registered.
-    """
+class CellData(_Sample):
+    """The attention cells of a question, all present: one row a cell with the columns of `Study.cells`."""
 
     def __init__(self, rows: pd.DataFrame, plan: Plan, seed: int, parameters: Parameters) -> None:
-        """Number the cells and their prompts; resamples are drawn at the first estimate."""
-        self._plan, self._seed, self._is_lazy = plan, seed, False
-        self.rows = rows.assign(cluster=clusters(rows)).reset_index(drop=True)
-        self.parameters = parameters
+        """Number the cells and their prompts."""
+        rows = rows.assign(cluster=clusters(rows)).reset_index(drop=True)
+        super().__init__(rows, plan, seed, parameters)
 
     @classmethod
-    def of(cls, table: pd.DataFrame, question: Question) -> "CellData":
+    def of(cls, table: pd.DataFrame, question: Question) -> Self:
         """What a question about cells asks about; `table` is `Study.cells`."""
         assert question.cells is not None
         parameters = Parameters(f"claim {question.claim_id}", question.parameters)
         rows = table[selected(table, question.cells)]
         return cls(rows, question.statistics, question.seed, parameters)
 
-    def redrawn(self, seed: int) -> "CellData":
-        """The same cells on the resamples of another seed; intervals are computed when they are read."""
-        other = copy(self)
-        other.__dict__.pop("_resamples", None)
-        other._seed, other._is_lazy = seed, True
-        return other
-
     def by_budget(self) -> dict[float, pd.DataFrame]:
         """The cells of each budget, smallest budget first."""
         budgets = _column(self.rows, "budget")
         return {float(budget): self.rows[budgets == budget] for budget in np.unique(budgets)}
-
-    def estimate(self, statistic: Statistic) -> Estimate:
-        """Value and interval. Resamples draw from all prompts, whichever cells the statistic reads."""
-        return estimate(self._resamples, statistic, is_lazy=self._is_lazy)
-
-    def point(self, statistic: Statistic) -> Estimate:
-        """Value alone."""
-        return self._resamples.point(statistic)
 
     def coverage(self, rows: pd.DataFrame) -> Statistic:
         """Share of the cells whose certificate covers the true error."""
@@ -332,9 +289,19 @@ class CellData:
         """The values by budget, for the note of a claim that is decided at one of them."""
         return ", ".join(f"{budget:g}: {self.point(part)}" for budget, part in parts.items())
 
-    @cached_property
-    def _resamples(self) -> Resamples:
-        return resamples(self.rows, self._plan, self._seed)
+
+def clusters_of(rows: pd.DataFrame) -> Integers:
+    """Cluster code of each row."""
+    return rows["cluster"].to_numpy(np.int64)
+
+
+def ids_of(rows: pd.DataFrame) -> Integers:
+    """Id of each row."""
+    return rows.index.to_numpy(np.int64)
+
+
+def _bools(rows: pd.DataFrame, column: str) -> Bools:
+    return rows[column].to_numpy(bool)
 
 
 def _column(rows: pd.DataFrame, name: str) -> Floats:

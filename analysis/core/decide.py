@@ -44,7 +44,7 @@ def reads(quantities: Quantities, kind: type) -> bool:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingRows:
     """Rows of one shard that a claim needs and does not have."""
 
     suite: str
@@ -73,7 +73,7 @@ class Answer:
     quantities: Mapping[str, Estimate]
     kill: bool | None = None
     support: bool | None = None
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[MissingRows, ...] = ()
     problems: tuple[str, ...] = ()
     unplanned: tuple[str, ...] = ()
 
@@ -133,10 +133,25 @@ def answer(study: Study, question: Question) -> Answer:
     if missing or unplanned:
         return Answer(State.INCOMPLETE, {}, missing=missing, unplanned=unplanned)
     quantities = _quantities(study, question)
-    kill = question.kill.holds(quantities)
-    support = question.support.holds(quantities) if question.support else None
-    state = verdict(kill, support, question.support is not None)
-    return Answer(state, quantities, kill, support)
+    return Answer(state_of(question, quantities), quantities, *_held(question, quantities))
+
+
+def state_of(question: Question, quantities: Mapping[str, object]) -> State:
+    """What the registered conditions say to these numbers."""
+    return verdict(*_held(question, quantities), question.support is not None)
+
+
+def _held(question: Question, quantities: Mapping[str, object]) -> tuple[bool | None, bool | None]:
+    """Whether the kill condition holds, and the support."""
+    support = None if question.support is None else question.support.holds(quantities)
+    return question.kill.holds(quantities), support
+
+
+def data_of(study: Study, question: Question) -> Data | CellData:
+    """The rows that a question asks about."""
+    if question.cells is None:
+        return Data.of(study.table, question)
+    return CellData.of(study.cells, question)
 
 
 def _check(study: Study, question: Question, where: str) -> None:
@@ -181,14 +196,14 @@ def not_planned(suite: str) -> str:
     return f"suite {suite} is not in the grid yet"
 
 
-def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[Missing, ...]:
+def missing_rows(study: Study, rows: pd.DataFrame, nouns: str = "rows") -> tuple[MissingRows, ...]:
     """Which of these rows of a table of the study are not there, by shard."""
     if rows["present"].all():
         return ()
     by_shard = rows.groupby(["suite", "shard_id"], observed=True, sort=True)["present"]
     counts = by_shard.agg(["size", "sum"])
     return tuple(
-        Missing(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
+        MissingRows(suite, shard, int(size - there), int(size), _reason(study, suite, shard), nouns)
         for (suite, shard), size, there in zip(counts.index, *counts.to_numpy().T, strict=True)
         if there < size
     )
@@ -214,10 +229,7 @@ def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
     compute = load_claim(question.claim_id)
     if not reads(compute, Data if question.cells is None else CellData):
         raise RegistrationError(f"{where}: its file computes from another kind of row: population or cells")
-    if question.cells is None:
-        data: Data | CellData = Data.of(study.table, question)
-    else:
-        data = CellData.of(study.cells, question)
+    data = data_of(study, question)
     found = compute(data)
     if found.keys() != question.quantities.keys():
         declared, returned = sorted(question.quantities), sorted(found)

@@ -1,10 +1,10 @@
-"""Estimates, and statistics as functions of cluster multiplicities.
+"""A number with its interval, and the percentile cluster bootstrap that gives it.
 
 Weights: float64 (draws, clusters), whole numbers saying how often each cluster stands in a resample.
 Values: float64 (draws,), NaN where a resample leaves the statistic undefined.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -91,103 +91,6 @@ class Statistic:
     rows: Integers
     undefined: str = ""
     note: str = ""
-
-
-def undefined(reason: str, rows: Integers | None = None) -> Statistic:
-    """A statistic without a value, and why."""
-    return Statistic(
-        of=lambda weights: np.full(len(weights), np.nan),
-        rows=np.empty(0, np.int64) if rows is None else rows,
-        undefined=reason,
-    )
-
-
-def difference(a: Statistic, b: Statistic) -> Statistic:
-    """a - b on the same multiplicities."""
-    return _combined(lambda weights: a.of(weights) - b.of(weights), [a, b])
-
-
-def mean(parts: Sequence[Statistic]) -> Statistic:
-    """The unweighted mean, for instance over seeds; undefined for no parts."""
-    if not parts:
-        return undefined("there is nothing to average")
-
-    def of(weights: Floats) -> Floats:
-        total = parts[0].of(weights)
-        for part in parts[1:]:
-            total = total + part.of(weights)
-        return total / len(parts)
-
-    return _combined(of, parts)
-
-
-def ratio(a: Statistic, b: Statistic) -> Statistic:
-    """a / b on the same multiplicities; no value where b is not above zero."""
-
-    def of(weights: Floats) -> Floats:
-        with np.errstate(over="ignore"):
-            values = quotient(a.of(weights), b.of(weights))
-        return np.where(np.isinf(values), np.nan, values)
-
-    return _combined(of, [a, b])
-
-
-def smallest(parts: Sequence[Statistic]) -> Statistic:
-    """The smallest of them in each resample, for instance over budgets; undefined if any part is."""
-    return _extreme(np.minimum.reduce, parts)
-
-
-def largest(parts: Sequence[Statistic]) -> Statistic:
-    """The largest of them in each resample; undefined if any part is."""
-    return _extreme(np.maximum.reduce, parts)
-
-
-def folded(statistic: Statistic) -> Statistic:
-    """max(x, 1 - x): the AUC of a signal whose direction may be chosen afterwards."""
-
-    def of(weights: Floats) -> Floats:
-        values = statistic.of(weights)
-        return np.maximum(values, 1 - values)
-
-    return _combined(of, [statistic])
-
-
-def count(estimates: Sequence[Estimate], holds: Callable[[Estimate], bool]) -> Estimate:
-    """How many estimates fulfil a condition; undefined as soon as one of them lacks a number."""
-    for estimate in estimates:
-        if estimate.undefined:
-            return Estimate(None, undefined=f"cannot be counted: {estimate.undefined}")
-    return Estimate(float(sum(map(holds, estimates))), n=len(estimates))
-
-
-def differs(values: NDArray[Any]) -> Bools:
-    """Whether each value but the first differs from the one before it; a difference could overflow."""
-    changed: Bools = values[1:] != values[:-1]
-    return changed
-
-
-def quotient(numerator: Floats, denominator: Floats) -> Floats:
-    """numerator / denominator, NaN where the denominator is zero."""
-    safe = np.where(denominator > 0, denominator, 1.0)
-    ratio: Floats = np.where(denominator > 0, numerator / safe, np.nan)
-    return ratio
-
-
-def _extreme(choose: Callable[[list[Floats]], Floats], parts: Sequence[Statistic]) -> Statistic:
-    if not parts:
-        return undefined("there is nothing to choose from")
-    # NaN wins in both directions: a part without a value is not passed over.
-    return _combined(lambda weights: choose([part.of(weights) for part in parts]), parts)
-
-
-def _combined(of: Callable[[Floats], Floats], parts: Sequence[Statistic]) -> Statistic:
-    notes = dict.fromkeys(part.note for part in parts if part.note)
-    return Statistic(
-        of=of,
-        rows=np.unique(np.concatenate([part.rows for part in parts])),
-        undefined=next((part.undefined for part in parts if part.undefined), ""),
-        note="; ".join(notes),
-    )
 
 
 # The percentile cluster bootstrap.

@@ -6,10 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from analysis.core.folders import Folders, home, later_seals
 from analysis.core.locks import Locked
-from analysis.core.registrations import Folders, home, later_seals
 from analysis.core.seals import Seal
-from kvexp.documents.forms import LOCKED, LOOKS, WITNESSED, Evidence, Stamp, grade_of, is_public
+from kvexp.documents.forms import (
+    LOCKED,
+    LOOKS,
+    WITNESSED,
+    AmendmentEvidence,
+    Evidence,
+    LockEvidence,
+    SealEvidence,
+    Stamp,
+    grade_of,
+    is_public,
+)
 from kvexp.documents.judged_from import Judged
 from kvexp.documents.manifest import SealError, read_bytes
 from kvexp.documents.registration import Registered
@@ -23,7 +34,7 @@ _evidence: Reader[Evidence] = Reader(Evidence)
 
 
 @dataclass(frozen=True)
-class Shown:
+class KnownEvidence:
     """What is known of the evidence.
 
     Attributes:
@@ -45,8 +56,11 @@ class Shown:
     def failed(self) -> list[str]:
         """What does not hold."""
         found = self.evidence
-        checks = [] if found is None else [one.words for one in found.checks if one.holds is False]
-        return [*checks, *_failing_replays(found)]
+        if found is None:
+            return []
+        again = {"the replay of keep sets": found.replay, "the answers made again": found.regenerated}
+        failing = [words for words, one in again.items() if one is not None and not one.holds]
+        return [*(one.words for one in found.checks if one.holds is False), *failing]
 
 
 def read_evidence(
@@ -54,7 +68,7 @@ def read_evidence(
     found: Iterable[Registered],
     seals: Mapping[str, Seal],
     locks: Mapping[str, Locked],
-) -> Shown:
+) -> KnownEvidence:
     """Read evidence.json; what was judged from other files than those that are here does not count.
 
     Whether the time stamps are genuine is not checked again: that is for `kvexp verify`, and openssl.
@@ -67,28 +81,27 @@ def read_evidence(
     """
     path = folders.results / FILE
     if not path.is_symlink() and not path.exists():
-        return Shown()
+        return KnownEvidence()
     name = folders.results.name
     try:
         evidence = _read(path)
     except SealError as error:
-        return Shown(note=str(error).replace(f"{folders.results}/", f"{name}/"), is_broken=True)
+        return KnownEvidence(note=str(error).replace(f"{folders.results}/", f"{name}/"), is_broken=True)
     registrations = list(found)
     words = next(_objections(evidence, folders, registrations, seals, locks), "")
     if not words:
-        return Shown(evidence)
+        return KnownEvidence(evidence)
     command = _command(folders, registrations, seals, locks)
-    return Shown(note=f"{FILE} does not count: {words}; run {command}")
+    return KnownEvidence(note=f"{FILE} does not count: {words}; run {command}")
 
 
 def _read(path: Path) -> Evidence:
     body = read_bytes(path, MAX_BYTES)
-    hint = "run kvexp verify again"
     try:
         found = _evidence(body)
         json.loads(body, object_pairs_hook=_once)
     except (RecordError, ValueError, RecursionError) as error:
-        raise SealError(f"{path} cannot be read ({error}): {hint}") from None
+        raise SealError(f"{path} cannot be read ({error}): run kvexp verify again") from None
     return found
 
 
@@ -119,10 +132,9 @@ def _objections(
 
 def _contradictions(evidence: Evidence) -> Iterator[str]:
     """Grades that do not follow from the stamps beside them, or stamps that no reply on disk can be."""
-    grades = [one.grade for one in evidence.seals]
-    stamped = [(one.grade, one.stamps) for one in evidence.seals]
-    stamped += [(one.grade, one.stamps) for one in evidence.locks]
-    if evidence.grade != min(grades, default=0) or any(grade != grade_of(one) for grade, one in stamped):
+    lowest = min((one.grade for one in evidence.seals), default=0)
+    stamped: list[SealEvidence | LockEvidence] = [*evidence.seals, *evidence.locks]
+    if evidence.grade != lowest or any(one.grade != grade_of(one.stamps) for one in stamped):
         yield "its grades are not those of its time stamps"
     if any(one.kind == "public" and not is_public(one.root_sha256) for one in _stamps(evidence)):
         yield "it calls an authority public that kvexp does not ship"
@@ -173,12 +185,10 @@ def _stale(
 
 
 def _stamps(evidence: Evidence) -> Iterator[Stamp]:
-    for one in evidence.seals:
+    stamped: list[SealEvidence | AmendmentEvidence | LockEvidence]
+    stamped = [*evidence.seals, *evidence.amendments, *evidence.locks]
+    for one in stamped:
         yield from one.stamps
-    for step in evidence.amendments:
-        yield from step.stamps
-    for lock in evidence.locks:
-        yield from lock.stamps
 
 
 def _home(evidence: Evidence, folders: Folders) -> Path | None:
@@ -207,15 +217,6 @@ def _command(
     ]
     lock = f"kvexp lock {study} {' '.join(sorted(again))} --again, then " if again else ""
     return f"{lock}kvexp verify {study}"
-
-
-def _failing_replays(evidence: Evidence | None) -> Iterator[str]:
-    if evidence is None:
-        return
-    if evidence.replay is not None and not evidence.replay.holds:
-        yield "the replay of keep sets"
-    if evidence.regenerated is not None and not evidence.regenerated.holds:
-        yield "the answers made again"
 
 
 # What a reader must know of where things lie: another name of the folder, registrations that moved on.

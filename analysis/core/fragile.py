@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 from analysis.core import decide
-from analysis.core.data import CellData, Data
 from analysis.core.decide import Fragile, Verdict
 from analysis.core.study import Study
-from kvexp.documents.condition import Expression, State, verdict
+from kvexp.documents.condition import Expression
 from kvexp.documents.registration import Question
 from kvexp.documents.schema import Quantity
 
@@ -25,11 +24,9 @@ def fragile(study: Study, decided: Verdict) -> Fragile | None:
     if not _is_drawn(question, decided.answer.kill):
         return Fragile(0, SEEDS)
     compute = decide.load_claim(claim_id)
-    data: Data | CellData = (
-        Data.of(study.table, question) if question.cells is None else CellData.of(study.cells, question)
-    )
+    data = decide.data_of(study, question)
     states = [
-        _state(question, compute(data.redrawn(registered.seed(f"{claim_id} {number}"))))
+        decide.state_of(question, compute(data.redrawn(registered.seed(f"{claim_id} {number}"))))
         for number in range(1, SEEDS + 1)
     ]
     return Fragile(sum(state is not decided.answer.state for state in states), SEEDS)
@@ -45,9 +42,3 @@ def _is_drawn(question: Question, kill: bool | None) -> bool:
 
 def _reads_draws(condition: Expression, quantities: Mapping[str, Quantity]) -> bool:
     return any(field in ("lo", "hi") or quantities[name].count for name, field in condition.fields)
-
-
-def _state(question: Question, quantities: Mapping[str, object]) -> State:
-    kill = question.kill.holds(quantities)
-    support = question.support.holds(quantities) if question.support is not None else None
-    return verdict(kill, support, question.support is not None)

@@ -1,5 +1,6 @@
-"""The grid: every generation and every attention cell that a complete study contains."""
+"""The grid: every generation and every attention cell that a complete study contains, each with its row."""
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,37 +14,67 @@ import pandas as pd
 
 from analysis.core.estimates import Integers
 from analysis.core.lines import LineError, Lines
-from analysis.core.problems import Problem, Under, differs, grid_digests
+from analysis.core.problems import Problem
+from analysis.core.seals import Seal
 from kvexp import files
 from kvexp.errors import KvexpError
-from kvexp.records import CHANGES, Cell, Expected, ExpectedCells, Key, World
+from kvexp.records import CHANGES, Cell, Expected, ExpectedCells, Generation, Key, World
 
-# The prompts of attention suites, spread out into the cells and worlds that are expected of them.
-#
-# The row of a cell follows from its prompt and its place among the prompt's budgets, seeds, offsets, layers
-# and heads, so that no table of keys is kept.
-
-
-PROMPT_NAMES = ("suite", "shard_id", "model", "task", "example_id")
+NAMES = ("suite", "shard_id", "model", "task", "example_id", "arm", "condition")
+NUMBERS = ("budget", "seed")
+PROMPT_NAMES = NAMES[:5]
 CELL_AXES = ("budget", "seed", "offset", "layer", "head")
 WORLD_AXES = ("change", "world", "layer", "head")
 KINDS: list[str] = sorted(CHANGES)
+FULL = "full"  # the arm that keeps the whole cache; it alone has no place in the grid of budgets
 MAX_CELLS = 5_000_000  # a short line of a grid can ask for any number; these take about 1 GB
-Axes = Sequence[Sequence[float]]
+SHOWN = 5
+_read = Lines[Expected | ExpectedCells](Expected | ExpectedCells)
+# The key as a plain tuple: 98,000 of them are made, and they equal and hash like records.Key.
+key_of = attrgetter(*Key._fields)
 # Prompts are told apart by these, as their cells and worlds are.
 prompt_of = attrgetter("suite", "model", "task", "example_id")
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where the cells and worlds of one prompt begin, and the places of its axes."""
+class ResultsError(KvexpError):
+    """A folder that is not a results folder."""
 
-    expected: ExpectedCells
-    first_cell: int
-    first_world: int
-    budgets: dict[float, int]
-    seeds: dict[float, int]
-    offsets: dict[float, int]
+
+def described(row: Expected | ExpectedCells | Generation | Cell | World) -> str:
+    """The key of a row in the order people say it."""
+    if isinstance(row, World):
+        axes = [row.change, f"world {row.world}", f"layer {row.layer}"]
+    else:
+        names = CELL_AXES if isinstance(row, Cell) else ("condition", *NUMBERS)
+        known = {name: getattr(row, name, None) for name in names}
+        axes = [f"{name} {value}" for name, value in known.items() if value is not None]
+    arm = [row.arm] if isinstance(row, Expected | Generation) else []
+    return ", ".join([" ".join([*prompt_of(row), *arm]), *axes])
+
+
+# The prompts of attention suites, spread out into the cells and worlds that are expected of them.
+
+
+class Combinations:
+    """The rows of one prompt in a table: all combinations of some axes, the last axis fastest.
+
+    The row of a combination follows from the places of its values, so that no table of keys is kept.
+    """
+
+    def __init__(self, first: int, axes: Sequence[Sequence[float]]) -> None:
+        """`first`: the row of the first combination."""
+        self._first = first
+        self._axes = [{value: at for at, value in enumerate(axis)} for axis in axes]
+
+    def at(self, *values: float) -> int | None:
+        """The row of a combination; None if it is not expected."""
+        row = 0
+        for axis, value in zip(self._axes, values, strict=True):
+            place = axis.get(value)
+            if place is None:
+                return None
+            row = row * len(axis) + place
+        return self._first + row
 
 
 class Prompts:
@@ -57,106 +88,77 @@ class Prompts:
     def __init__(self, prompts: Iterable[ExpectedCells]) -> None:
         """Number the cells and worlds; no prompt and no value of an axis stands twice."""
         self._prompts = sorted(prompts, key=prompt_of)
-        self._places: dict[tuple[str, ...], _Place] = {}
+        self._blocks: dict[tuple[str, ...], tuple[ExpectedCells, Combinations, Combinations]] = {}
         self.n_cells = self.n_worlds = 0
         for one in self._prompts:
-            at = [{value: at for at, value in enumerate(axis)} for axis in _cell_axes(one)[:3]]
-            self._places[prompt_of(one)] = _Place(one, self.n_cells, self.n_worlds, *at)
-            self.n_cells += _size(_cell_axes(one))
-            self.n_worlds += _size(_world_axes(one))
+            cells, worlds = _cell_axes(one), _world_axes(one)
+            self._blocks[prompt_of(one)] = (
+                one,
+                Combinations(self.n_cells, cells),
+                Combinations(self.n_worlds, worlds),
+            )
+            self.n_cells += math.prod(map(len, cells))
+            self.n_worlds += math.prod(map(len, worlds))
 
     def __iter__(self) -> Iterator[ExpectedCells]:
         return iter(self._prompts)
 
-    def of(self, row: Cell | World) -> ExpectedCells | None:
-        """What is expected of the prompt of a row; None if its shard has no such prompt."""
-        place = self._places.get(prompt_of(row))
-        return place.expected if place is not None and place.expected.shard_id == row.shard_id else None
-
-    def cell_at(self, cell: Cell) -> int | None:
-        """The row of a cell of a prompt that is expected; None if the cell is not."""
-        place = self._places[prompt_of(cell)]
-        layers, heads = place.expected.layers, place.expected.heads
-        budget, seed = place.budgets.get(cell.budget), place.seeds.get(cell.seed)
-        offset = place.offsets.get(cell.offset)
-        if budget is None or seed is None or offset is None or cell.layer >= layers or cell.head >= heads:
+    def at(self, row: Cell | World) -> int | None:
+        """The row of a cell, or the first of the heads of a world's layer; None if it is not expected."""
+        expected, cells, worlds = self._blocks.get(prompt_of(row), (None, None, None))
+        if cells is None or worlds is None or expected is None or expected.shard_id != row.shard_id:
             return None
-        query = (budget * len(place.seeds) + seed) * len(place.offsets) + offset
-        return place.first_cell + (query * layers + cell.layer) * heads + cell.head
+        if isinstance(row, Cell):
+            return cells.at(row.budget, row.seed, row.offset, row.layer, row.head)
+        return worlds.at(KINDS.index(row.change), row.world, row.layer, 0)
+
+    def heads(self, row: Cell | World) -> int:
+        """Heads of the layers of a prompt that is expected."""
+        return self._blocks[prompt_of(row)][0].heads
 
     def cells_of(self, world: World) -> int | None:
         """The row at which the cells of a world's query and layer begin; None if they are not expected."""
-        place = self._places[prompt_of(world)]
-        budget, seed = place.budgets.get(world.budget), place.seeds.get(world.seed)
-        offset = place.offsets.get(world.offset)
-        if budget is None or seed is None or offset is None:
-            return None
-        query = (budget * len(place.seeds) + seed) * len(place.offsets) + offset
-        return place.first_cell + (query * place.expected.layers + world.layer) * place.expected.heads
-
-    def world_at(self, world: World) -> int | None:
-        """The row at which the heads of a world's layer begin; None if it is not expected."""
-        place = self._places[prompt_of(world)]
-        layers, heads, worlds = place.expected.layers, place.expected.heads, place.expected.worlds
-        if not worlds or world.world > worlds or world.layer >= layers:
-            return None
-        at = (KINDS.index(world.change) * (worlds + 1) + world.world) * layers + world.layer
-        return place.first_world + at * heads
+        place = (world.budget, world.seed, world.offset, world.layer, 0)
+        return self._blocks[prompt_of(world)][1].at(*place)
 
     def cells(self) -> pd.DataFrame:
-        """One row per expected cell, sorted by key: NAMES (categorical, sorted), then CELL_AXES."""
+        """One row per expected cell, sorted by key: PROMPT_NAMES (categorical, sorted), then CELL_AXES."""
         return self._frame(CELL_AXES, _cell_axes)
 
     def worlds(self) -> pd.DataFrame:
-        """One row per expected world, layer and head, sorted: NAMES and change (categorical), WORLD_AXES."""
+        """One row per expected world, layer and head: PROMPT_NAMES, change (categorical), WORLD_AXES."""
         frame = self._frame(WORLD_AXES, _world_axes)
-        return frame.assign(
-            change=pd.Categorical.from_codes(frame["change"].to_numpy(np.int64), pd.Index(KINDS))
-        )
+        change = pd.Categorical.from_codes(frame["change"].to_numpy(np.int64), pd.Index(KINDS))
+        return frame.assign(change=change)
 
-    def _frame(self, names: Sequence[str], axes_of: Callable[[ExpectedCells], Axes]) -> pd.DataFrame:
-        axes = list(map(axes_of, self._prompts))
-        sizes = np.array(list(map(_size, axes)), np.int64)
-        places = [np.meshgrid(*(np.array(axis, np.float64) for axis in one), indexing="ij") for one in axes]
+    def _frame(
+        self, names: Sequence[str], axes_of: Callable[[ExpectedCells], Sequence[Sequence[float]]]
+    ) -> pd.DataFrame:
+        grids = [
+            np.meshgrid(*(np.array(axis, np.float64) for axis in axes_of(one)), indexing="ij")
+            for one in self._prompts
+        ]
+        sizes = np.array([one[0].size for one in grids], np.int64)
         columns: dict[str, Any] = {}
         for name in PROMPT_NAMES:
             values = pd.Categorical([getattr(one, name) for one in self._prompts])
             columns[name] = pd.Categorical.from_codes(np.repeat(values.codes, sizes), values.categories)
         for at, name in enumerate(names):
-            column = np.concatenate([np.empty(0), *(place[at].ravel() for place in places)])
+            column = np.concatenate([np.empty(0), *(one[at].ravel() for one in grids)])
             columns[name] = column if name == "budget" else column.astype(np.int64)
         return pd.DataFrame(columns)
 
 
-def size(one: ExpectedCells) -> int:
-    """Rows that a prompt has in both tables."""
-    return _size(_cell_axes(one)) + _size(_world_axes(one))
-
-
-def _cell_axes(one: ExpectedCells) -> Axes:
+def _cell_axes(one: ExpectedCells) -> Sequence[Sequence[float]]:
     return sorted(one.budgets), sorted(one.seeds), sorted(one.offsets), range(one.layers), range(one.heads)
 
 
-def _world_axes(one: ExpectedCells) -> Axes:
+def _world_axes(one: ExpectedCells) -> Sequence[Sequence[float]]:
     worlds = range(one.worlds + 1) if one.worlds else range(0)
     return range(len(KINDS)), worlds, range(one.layers), range(one.heads)
 
 
-def _size(axes: Axes) -> int:
-    return math.prod(map(len, axes))
-
-
-NAMES = ("suite", "shard_id", "model", "task", "example_id", "arm", "condition")
-NUMBERS = ("budget", "seed")
-FULL = "full"  # the arm that keeps the whole cache; it alone has no place in the grid of budgets
-SHOWN = 5
-_read = Lines[Expected | ExpectedCells](Expected | ExpectedCells)
-# The key as a plain tuple: 98,000 of them are made, and they equal and hash like records.Key.
-key_of = attrgetter(*Key._fields)
-
-
-class ResultsError(KvexpError):
-    """A folder that is not a results folder."""
+# The file, and what is wrong with it.
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ class Grid:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_grid(path: Path, sealed: Mapping[str, Under] | None = None) -> Grid:
+def read_grid(path: Path, sealed: Mapping[str, Seal] | None = None) -> Grid:
     """Read grid.jsonl; the suites that are sealed must be as they were sealed, or not planned yet.
 
     Raises ResultsError if there is none; whatever else is wrong is a problem.
@@ -191,31 +193,19 @@ def read_grid(path: Path, sealed: Mapping[str, Under] | None = None) -> Grid:
     except OSError as error:
         raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        lines = _read(data, path)
+        lines = list(_read(data, path))
     except LineError as error:
         return Grid(_table([]), problems=[Problem(str(error))])
     if misplaced := [Problem(f"{path}:{line}: {words}") for line, words in _misplaced(lines)]:
         return Grid(_table([]), problems=misplaced[:SHOWN])
     rows = [line for line in lines if isinstance(line, Expected)]
-    prompts = [line for line in lines if isinstance(line, ExpectedCells)]
-    problems = [Problem(f"{path}: {words}") for words in _repeated(rows, prompts)]
+    # A prompt that stands twice would have its cells twice; the problem is named.
+    prompts = {prompt_of(line): line for line in lines if isinstance(line, ExpectedCells)}
+    problems = [Problem(f"{path}: {words}") for words in _repeated(lines)]
     if not lines:
         problems = [Problem(f"{path}: the grid is empty")]
     problems += _not_as_sealed(path, data, lines, sealed or {})
-    # A prompt that stands twice would have its cells twice; the problem has been named.
-    once = {prompt_of(prompt): prompt for prompt in prompts}
-    return Grid(_table(rows), list(once.values()), problems)
-
-
-def _not_as_sealed(
-    path: Path, data: bytes, lines: list[Expected | ExpectedCells], sealed: Mapping[str, Under]
-) -> Iterator[Problem]:
-    if not sealed:
-        return
-    for suite, found in sorted(grid_digests(data, lines, sealed).items()):
-        under = sealed[suite]
-        if words := "; ".join(differs(found, under)):
-            yield Problem(f"{path}: suite {suite} is not as seal {under.seal} has it: it {words}", suite)
+    return Grid(_table(rows), list(prompts.values()), problems)
 
 
 def _misplaced(lines: list[Expected | ExpectedCells]) -> Iterator[tuple[int, str]]:
@@ -226,7 +216,7 @@ def _misplaced(lines: list[Expected | ExpectedCells]) -> Iterator[tuple[int, str
         if kinds.setdefault(line.suite, type(line)) is not type(line):
             yield number, f"suite {line.suite} has both generations and attention cells"
         elif isinstance(line, ExpectedCells):
-            cells += size(line)
+            cells += sum(math.prod(map(len, axes)) for axes in (_cell_axes(line), _world_axes(line)))
             if words := _no_cells(line):
                 yield number, words
             elif cells > MAX_CELLS:
@@ -249,46 +239,58 @@ def _no_cells(prompt: ExpectedCells) -> str:
     return "" if prompt.layers and prompt.heads else "no layers or heads, so that no cell is expected"
 
 
-def _repeated(rows: list[Expected], prompts: list[ExpectedCells]) -> Iterator[str]:
-    for key, count in Counter(map(key_of, rows)).items():
-        if count > 1:
-            yield f"{describe(key)} is expected {count} times"
-    for prompt, count in Counter(map(prompt_of, prompts)).items():
-        if count > 1:
-            yield f"{' '.join(prompt)} is expected {count} times"
+def _repeated(lines: list[Expected | ExpectedCells]) -> Iterator[str]:
+    counts = Counter(map(_key, lines))
+    if len(counts) < len(lines):
+        for key, one in {_key(one): one for one in lines}.items():
+            if counts[key] > 1:
+                yield f"{described(one)} is expected {counts[key]} times"
 
 
-def describe(key: tuple[Any, ...]) -> str:
-    """A key in the order people say it."""
-    suite, model, task, example_id, arm, condition, budget, seed = key
-    axes = {"condition": condition, "budget": budget, "seed": seed}
-    rest = "".join(f", {name} {value}" for name, value in axes.items() if value is not None)
-    return f"{suite} {model} {task} {example_id} {arm}{rest}"
+def _key(line: Expected | ExpectedCells) -> tuple[Any, ...]:
+    key: tuple[Any, ...] = key_of(line) if isinstance(line, Expected) else prompt_of(line)
+    return key
+
+
+def _not_as_sealed(
+    path: Path, data: bytes, lines: list[Expected | ExpectedCells], sealed: Mapping[str, Seal]
+) -> Iterator[Problem]:
+    """Suites whose shards are not the sealed ones, by the bytes of their lines, line breaks included."""
+    found: dict[str, dict[str, hashlib._Hash]] = {}
+    for line, row in zip(data.split(b"\n"), lines, strict=False):
+        if row.suite in sealed:
+            shards = found.setdefault(row.suite, {})
+            shards.setdefault(row.shard_id, hashlib.sha256()).update(line + b"\n")
+    for suite, shards in sorted(found.items()):
+        digests = {name: digest.hexdigest() for name, digest in shards.items()}
+        wanted = {name: one.grid_sha256 for name, one in sealed[suite].shards(suite).items()}
+        if words := "; ".join(_differs(digests, wanted)):
+            name = sealed[suite].name
+            yield Problem(f"{path}: suite {suite} is not as seal {name} has it: it {words}", suite)
+
+
+def _differs(found: Mapping[str, str], sealed: Mapping[str, str]) -> Iterator[str]:
+    both = found.keys() & sealed.keys()
+    for words, shards in (
+        ("lacks the shard", sealed.keys() - found.keys()),
+        ("has the shard", found.keys() - sealed.keys()),
+        ("has other rows in the shard", {one for one in both if found[one] != sealed[one]}),
+    ):
+        if shards:
+            rest = f" and {len(shards) - 1} more" if len(shards) > 1 else ""
+            yield f"{words} {min(shards)}{rest}"
 
 
 def _table(rows: list[Expected]) -> pd.DataFrame:
+    names = {name: [getattr(row, name) for row in rows] for name in NAMES}
     table = pd.DataFrame(
-        {name: _categories([getattr(row, name) for row in rows]) for name in NAMES}
+        {name: pd.Categorical(each, sorted({*each} - {None})) for name, each in names.items()}
         | {name: np.array([getattr(row, name) for row in rows], np.float64) for name in NUMBERS}
     )
-    order = (
-        "seed",
-        "budget",
-        "condition",
-        "arm",
-        "example_id",
-        "task",
-        "model",
-        "shard_id",
-        "suite",
-    )
+    order = ("seed", "budget", "condition", "arm", "example_id", "task", "model", "shard_id", "suite")
     keys = [_codes(table, name) if name in NAMES else table[name].fillna(-1) for name in order]
     table = table.iloc[np.lexsort(keys)].reset_index(drop=True)
     return table.assign(full_at=_full_at(table))
-
-
-def _categories(values: list[str | None]) -> pd.Categorical:
-    return pd.Categorical(values, categories=sorted({value for value in values if value is not None}))
 
 
 def _codes(table: pd.DataFrame, name: str) -> Integers:

@@ -1,9 +1,9 @@
-"""Locks: what closed the logs of a suite, and whether they are still the same files."""
+"""Locks: what closed the logs of a suite; and looks at the logs of suites that are still open."""
 
 import getpass
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 from analysis.core.problems import Problem
 from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import SealError, differences
+from kvexp.documents.manifest import SealError
 from kvexp.errors import first
 from kvexp.records import RecordError, encode
 
@@ -48,38 +48,26 @@ def read_locks(
         suites: to look for.
         seals: by sealed suite, the seal ids that its lock may name.
     """
-    found = {}
-    for suite in suites:
-        path = LockFiles(results, suite).manifest
-        if path.is_symlink() or path.exists():
-            found[suite] = _read(results, suite, seals.get(suite))
-    return found
+    files = {suite: LockFiles(results, suite) for suite in suites}
+    return {suite: _read(one, seals.get(suite)) for suite, one in files.items() if one.is_locked}
 
 
-def _read(results: Path, suite: str, seals: Mapping[str, object] | None) -> Locked:
-    files, name = LockFiles(results, suite), results.name
+def _read(files: LockFiles, seals: Mapping[str, object] | None) -> Locked:
+    suite, name = files.suite, files.results.name
     manifest, about = "", None
     words: list[str] = []
     try:
         sealed = files.read_manifest()
         manifest = sealed.digest
-        lines = differences(results, sealed, _files(results, suite))
+        lines = files.differences(sealed)
         words += [f"since the lock of suite {suite}: {line}" for line in first(lines, SHOWN)]
         about = files.read_about()
         if about.suite != suite or (seals is not None and about.seal not in seals):
             words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")
     except SealError as error:
         words.append(str(error))
-    here = f"{results}/"
+    here = f"{files.results}/"
     return Locked(manifest, about, tuple(Problem(one.replace(here, f"{name}/"), suite) for one in words))
-
-
-def _files(results: Path, suite: str) -> Iterator[str]:
-    """Everything in the folder of the suite that is not a folder itself, links included."""
-    for folder, folders, files in os.walk(results / suite):
-        links = [one for one in folders if (Path(folder) / one).is_symlink()]
-        for file in [*files, *links]:
-            yield (Path(folder) / file).relative_to(results).as_posix()
 
 
 # Looks: an unblinded analysis while a sealed suite is still open is recorded, and changes nothing else.

@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.core import blind, loaded, locks, registrations, seals, write
-from analysis.core import locks as looks
-from analysis.core.as_json import to_json
-from analysis.core.as_text import joined, summary, to_text
-from analysis.core.evidence import notes_of, read_evidence
-from analysis.core.study import Study, check_folder, load
-from analysis.core.verdicts import Bound, Report, analyse, suites_of
+from analysis.core import blind, write
+from analysis.core.folders import Folders
+from analysis.core.locks import record_look
+from analysis.core.open import opened
+from analysis.core.study import check_folder
+from analysis.core.verdict_json import to_json
+from analysis.core.verdict_text import joined, summary, to_text
+from analysis.core.verdicts import Report, analyse, suites_of
 from analysis.core.write import complain
 from kvexp.documents.forms import LOCKED
-from kvexp.documents.registration import Registered
-from kvexp.documents.source import RegistrationError
 from kvexp.errors import KvexpError
 from kvexp.files import write_whole
 
@@ -120,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace, describe: Describe, restore: Restore) -> int:
     """Decide, write and print before any code that is not sealed is imported."""
     results: Path = options.results
-    check_folder(results)  # before the registration that its name asks for
+    check_folder(results)
     if options.as_sealed:
         return _as_sealed(options, restore)
     refuse_results(options)
@@ -129,7 +128,7 @@ def _run(options: argparse.Namespace, describe: Describe, restore: Restore) -> i
     summed = joined(["", *summary(report)])
     out = _out(options)
     is_written = out is not None and _write(out, as_json, report)
-    print(as_json if options.json else to_text(report, is_full=False), end="", flush=True)
+    print(as_json if options.json else to_text(report), end="", flush=True)
     if not options.blind:
         _look(results, report, as_json)
     code = report.exit_code
@@ -143,7 +142,7 @@ def _run(options: argparse.Namespace, describe: Describe, restore: Restore) -> i
 def _as_sealed(options: argparse.Namespace, restore: Restore) -> int:
     """The exit code of the sealed code, which runs in a folder of its own and writes where this one would."""
     results: Path = options.results
-    homes = [results / LOCKED, *registrations.Folders(results, REPOSITORY, options.registration).homes]
+    homes = [results / LOCKED, *Folders(results, REPOSITORY, options.registration).homes]
     out, chosen = _out(options), options.registration
     arguments = [f"results/{results.resolve().name}"]
     arguments += [] if out is None else ["--out", str(out.absolute())]
@@ -165,47 +164,13 @@ def refuse_results(options: argparse.Namespace) -> None:
 
 
 def _decide(results: Path, options: argparse.Namespace) -> Report:
-    folders = registrations.Folders(results, REPOSITORY, options.registration, options.anew)
-    found = _registrations(folders)
-    owners = {suite: one for one in found for suite in one.content.suites}
-    folders.refuse_links(list(owners))
-    by_id = seals.read_seals(found, folders)
-    found = [seals.seeded(one, by_id, results.resolve().name) for one in found]
-    ids = [claim for one in found for claim in one.content.claim]
-    loaded.check_loaded(REPOSITORY, ids)
-    sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
-    under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
-    study = load(results, {suite: one.content.id for suite, one in owners.items()}, under)
-    locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})
-    shown = read_evidence(folders, found, by_id, locked)
-    study = _with_locks(study, locked)
+    found = opened(Folders(results, REPOSITORY, options.registration, options.anew))
+    study = found.load()
     if options.blind:
-        study = blind.blinded(study, found)
-    told = tuple(notes_of(folders, by_id))
-    has_file = (REPOSITORY / "conf" / "study" / f"{study.name}.yaml").is_file()
-    bound = Bound(by_id, locked, shown, told, has_file)
-    report = replace(analyse(study, found, bound, is_blind=options.blind), is_anew=options.anew)
-    loaded.check_loaded(REPOSITORY, ids)  # the files of the claims are loaded now
-    return report
-
-
-def _registrations(folders: registrations.Folders) -> list[Registered]:
-    paths = registrations.files(folders)
-    try:
-        return registrations.load(paths)
-    except RegistrationError:
-        seals.check({path: [] for path in paths}, folders)  # a sealed file that was changed says so
-        raise
-
-
-def _with_locks(study: Study, locked: dict[str, locks.Locked]) -> Study:
-    problems = [*study.problems, *(problem for one in locked.values() for problem in one.problems)]
-    remarks = {
-        suite: f"locked without them: {one.about.incomplete}"
-        for suite, one in locked.items()
-        if one.about is not None and one.about.incomplete is not None
-    }
-    return replace(study, problems=tuple(sorted(problems)), remarks=remarks)
+        study = blind.blinded(study, found.registrations)
+    report = analyse(study, found.registrations, found.bound, is_blind=options.blind)
+    found.check_loaded()  # the files of the claims are loaded now
+    return replace(report, is_anew=options.anew)
 
 
 def _out(options: argparse.Namespace) -> Path | None:
@@ -220,7 +185,7 @@ def _out(options: argparse.Namespace) -> Path | None:
 
 def _write(folder: Path, as_json: str, report: Report) -> bool:
     """Write the verdicts or say in one line why not; they are printed anyway."""
-    markdown = write.block("Verdicts", to_text(report, is_full=True))
+    markdown = write.block("Verdicts", to_text(report))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):
@@ -238,8 +203,8 @@ def _look(results: Path, report: Report, as_json: str) -> None:
     tables = (report.study.table, report.study.cells)
     rows = sum(int(table.loc[table["suite"].isin(suites), "present"].sum()) for table in tables)
     claims = [one.claim_id for one in report.verdicts if set(suites_of(one)) & set(suites)]
-    printed = hashlib.sha256(as_json.encode()).hexdigest()
-    if words := looks.record_look(results, suites, claims, rows, printed):
+    digest = hashlib.sha256(as_json.encode()).hexdigest()
+    if words := record_look(results, suites, claims, rows, digest):
         complain(words)
 
 

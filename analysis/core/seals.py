@@ -1,158 +1,26 @@
 """The seals of a study's registrations, and whether the sealed files are still what they were."""
 
-import difflib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from analysis.core.problems import Under
-from analysis.core.registrations import Folders
-from kvexp import files
-from kvexp.documents.forms import STAMPS, Amendment
-from kvexp.documents.manifest import SealError, core_files, differences, home_prefix
+from analysis.core.amendments import AmendmentStep, steps
+from analysis.core.folders import Folders
+from kvexp.documents.manifest import SealError
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import (
     Lines,
     Seals,
     accepted,
-    amendments,
     chain,
-    changed,
     is_stamped,
-    placed,
-    read_amendment,
+    seal_differences,
     seed_basis,
     unanchored,
+    why_not,
 )
-from kvexp.documents.source import RegistrationError, Source, read
 from kvexp.errors import IntegrityError
-
-# What an amendment changed: which claims it touches, and by which lines of the registration.
-
-
-CLAIMS = "analysis/claims/"
-# Keys of a registration that no verdict is computed from.
-PROSE = (
-    *("id", "title", "authors", "registered_at", "registrations_made", "existing_data"),
-    *("existing_data_note", "data_seen", "stopping", "exclusions", "missing", "details"),
-)
-GRID = "the grid or the code that makes data"
-
-
-@dataclass(frozen=True)
-class Step:
-    """One amendment.
-
-    Attributes:
-        stated: by the author.
-        before: the seal that it replaced.
-        commit: where that seal's files can be found again, as the author says.
-        shared: what changed that every claim of the registration depends on.
-        claims: by claim id, what of its own changed.
-        lines: of the registration, `- old` and `+ new`.
-    """
-
-    stated: Amendment
-    before: Seals
-    commit: str | None
-    shared: tuple[str, ...]
-    claims: Mapping[str, tuple[str, ...]]
-    lines: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """As its folder is called."""
-        return f"{self.stated.registration}-{self.stated.number}"
-
-    @property
-    def is_after_data(self) -> bool:
-        """Whether the suites had attempts by then."""
-        return self.stated.stage == "after-data"
-
-    def touches(self, claim_id: str) -> bool:
-        """Whether a claim is decided otherwise than before."""
-        return bool(self.shared or claim_id in self.claims)
-
-
-def steps(home: Path, registration_id: str) -> Iterator[Step]:
-    """Every amendment of a registration, in order."""
-    links = chain(home, registration_id)
-    for before, after in itertools.pairwise(links):
-        stated = read_amendment(before.folder)
-        now = home / f"{registration_id}.toml" if after is links[-1] else after.text
-        old, new = _text(before, before.text), _text(after, now)
-        paths = {*stated.files, *changed(before, after)}
-        shared = _shared(before, after, paths, old, new)
-        yield Step(
-            stated=stated,
-            before=before,
-            commit=before.read_about().git_commit,
-            shared=tuple(shared),
-            claims=_own(paths, old, new),
-            lines=tuple(_lines(old, new)),
-        )
-
-
-def _shared(
-    before: Seals, after: Seals, paths: Iterable[str], old: Source | None, new: Source | None
-) -> list[str]:
-    """What changed that every claim depends on. A text that is not at hand may have changed anything."""
-    is_known = old is not None and new is not None
-    text = f"/{before.id}.toml"
-    found = sorted(p for p in paths if not _is_claim(p) and not (is_known and p.endswith(text)))
-    if old is not None and new is not None:
-        found += [f"[{key}]" for key in _differing(old.table, new.table) if key not in (*PROSE, "claim")]
-    same_shards = files.digest(before.shards) == files.digest(after.shards)
-    return found or ([] if same_shards else [GRID])
-
-
-def _own(paths: Iterable[str], old: Source | None, new: Source | None) -> dict[str, tuple[str, ...]]:
-    """By claim id, what of its own table and file changed."""
-    before, after = (one.table.get("claim", {}) if one is not None else {} for one in (old, new))
-    ids = {name.lower(): name for name in (*before, *after)}
-    found: dict[str, list[str]] = {name: [_how(name, before, after)] for name in _differing(before, after)}
-    for path in sorted(filter(_is_claim, paths)):
-        stem = Path(path).stem
-        found.setdefault(ids.get(stem, stem.upper()), []).append(path)
-    return {name: tuple(what) for name, what in sorted(found.items())}
-
-
-def _is_claim(path: str) -> bool:
-    return path.startswith(CLAIMS) and path.count("/") == 2 and not path.endswith("/__init__.py")
-
-
-def _text(seals: Seals, path: Path) -> Source | None:
-    """A registration as it was sealed; None if it is not at hand."""
-    sealed = seals.read_manifest()
-    digest = sealed.files[f"{home_prefix(sealed, seals.id)}/{seals.id}.toml"]
-    if files.digest(path) != digest:
-        return None
-    try:
-        return read(path)
-    except RegistrationError:
-        return None
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-
-
-def _how(claim_id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Which keys of a claim's table changed."""
-    if claim_id not in before or claim_id not in after:
-        return "left out" if claim_id in before else "added"
-    return ", ".join(_differing(before[claim_id], after[claim_id]))
-
-
-def _lines(old: Source | None, new: Source | None) -> Iterator[str]:
-    if old is not None and new is not None:
-        found = difflib.unified_diff(old.text.splitlines(), new.text.splitlines(), n=0, lineterm="")
-        yield from (
-            f"{line[0]} {line[1:]}" for line in list(found)[2:] if line[0] in "+-" and line[1:].strip()
-        )
-
+from kvexp.records import Attempt
 
 SHORT = 12  # characters of a seal id that people are shown
 SHOWN = 20
@@ -186,7 +54,7 @@ class Seal:
     where: str
     study: str
     overrides: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[AmendmentStep, ...]
     accepted: Mapping[str, Lines]
     stamped: bool
 
@@ -200,10 +68,13 @@ class Seal:
         found = [one.is_after_data for one in self.steps if one.touches(claim_id)]
         return "" if not found else "amended after data" if any(found) else "amended before data"
 
-    def under(self, words: str, suite: str) -> Under:
-        """What the seal asks of a suite."""
-        shards = {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
-        return Under(words, shards, self.accepted, self.stamped)
+    def shards(self, suite: str) -> Lines:
+        """What the grid of a suite must be, by shard id."""
+        return {name: one for name, one in self.accepted[self.id].items() if one.suite == suite}
+
+    def why_not(self, attempt: Attempt) -> str:
+        """Why the rows of an attempt do not count; empty: they do."""
+        return why_not(attempt, self.accepted, self.stamped)
 
 
 def read_seals(registrations: Iterable[Registered], folders: Folders) -> dict[str, Seal]:
@@ -241,11 +112,11 @@ def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
     for path, ids in sorted(claims.items()):
         if not _seals(path).is_sealed():
             continue
-        broken = _differences(path, ids, folders)
-        if broken:
+        found = seal_differences(folders.repository, path.parent, path.stem, None if folders.is_anew else ids)
+        if found:
             names.append(f"{path.stem} ({_seals(path).read_manifest().digest[:SHORT]})")
-            lines += [line for line in broken[:SHOWN] if line not in lines]
-            lines += [f"and {len(broken) - SHOWN} more"] if len(broken) > SHOWN else []
+            lines += [line for line in found[:SHOWN] if line not in lines]
+            lines += [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
             lines += _ways_out(path, folders.results)
     if lines:
         raise SealBroken(f"sealed files differ from {', '.join(names)}; {NOTHING}", lines)
@@ -253,25 +124,6 @@ def check(claims: Mapping[Path, list[str]], folders: Folders) -> None:
 
 def _seals(registration: Path) -> Seals:
     return Seals(registration.parent / "seals", registration.stem)
-
-
-def _differences(path: Path, claims: list[str], folders: Folders) -> list[str]:
-    sealed, name, repository = _seals(path).read_manifest(), path.stem, folders.repository
-    prefix = home_prefix(sealed, name)
-    history = (
-        file.relative_to(path.parent).as_posix()
-        for folder in amendments(path.parent, name)
-        for file in folder.iterdir()
-        if file.suffix not in STAMPS
-    )
-    own = (f"{name}.toml", f"seals/{name}.json", f"seals/{name}.shards.jsonl", *history)
-    code = [] if folders.is_anew else core_files(repository, claims)
-    now = [*code, *(f"{prefix}/{file}" for file in own)]
-    if folders.is_anew:
-        papers = {file: one for file, one in sealed.files.items() if file.startswith(f"{prefix}/")}
-        sealed = replace(sealed, files=papers)
-    where = path.parent.relative_to(repository) if path.is_relative_to(repository) else path.parent
-    return placed(differences(repository, sealed, now, {prefix: path.parent}), prefix, where.as_posix())
 
 
 def _ways_out(path: Path, results: Path) -> Iterator[str]:

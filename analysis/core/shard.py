@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from analysis.core.lines import NOT_CANONICAL, LineError, Lines, is_canonical
-from analysis.core.problems import Under, unregistered
+from analysis.core.grid import described
+from analysis.core.lines import LineError, Lines, read_one
+from analysis.core.seals import Seal
 from kvexp import files
-from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, Record, RecordError, World
+from kvexp.documents.seals import UNREGISTERED
+from kvexp.records import Attempt, Cell, Failed, Footer, Generation, Reader, RecordError, World
 
-R = TypeVar("R", bound=Record)
 Row = TypeVar("Row", Generation, Cell | World)
 _footer = Reader[Footer](Footer)
 _attempt = Reader[Attempt](Attempt)
@@ -22,7 +23,7 @@ LOGS = (GENERATIONS, CELLS)
 
 
 @dataclass
-class Shard:
+class ShardFolder:
     """What a shard folder holds, but for its rows.
 
     Attributes:
@@ -49,7 +50,15 @@ class Shard:
         return [one for number, one in sorted(self.attempts.items()) if number not in self.uncounted]
 
 
-class Log(ABC, Generic[Row]):
+@dataclass
+class PlannedShard:
+    """What the grid says about one shard: of which models and tasks it is, one of them, and its rows."""
+
+    questions: set[tuple[str, str]] = field(default_factory=set)
+    rows: set[Any] = field(default_factory=set)
+
+
+class ShardLog(ABC, Generic[Row]):
     """The rows of one shard's log, taken as they are read.
 
     Attributes:
@@ -59,18 +68,73 @@ class Log(ABC, Generic[Row]):
 
     name: ClassVar[str]
     nouns: ClassVar[str]  # its rows, in the plural
+    done: ClassVar[str]  # what was done with each
     lines: ClassVar[Lines[Any]]
 
     def __init__(self) -> None:
         self.stated: dict[tuple[str, str, str], int] = {}
+        self._seen: set[tuple[type, int]] = set()
 
-    @abstractmethod
     def take(self, line: int, row: Row, attempt: Attempt) -> Iterator[str]:
         """Keep a row; yields what is wrong with it."""
+        at = self.at(row)
+        if at is None:
+            yield f"{described(row)} is not in the grid of this shard"
+        elif (type(row), at) in self._seen:
+            yield f"{described(row)} was {self.done} before"
+        else:
+            self._seen.add((type(row), at))
+            words = self.contradiction(row, attempt)
+            if words:
+                yield f"{described(row)}: {words}"
+            self.keep(line, row, at, is_sound=not words)
+
+    @abstractmethod
+    def at(self, row: Row) -> int | None:
+        """Where a row belongs in the table; None if its shard has no such row."""
+
+    @abstractmethod
+    def contradiction(self, row: Row, attempt: Attempt) -> str:
+        """How a row contradicts itself or its attempt; empty: it does not."""
+
+    @abstractmethod
+    def keep(self, line: int, row: Row, at: int, *, is_sound: bool) -> None:
+        """Keep a row of the table."""
 
     def forget(self) -> None:
         """Drop every row: the log as a whole cannot be read."""
         self.stated.clear()
+
+
+L = TypeVar("L", bound=ShardLog[Any])
+
+
+class Columns(ABC, Generic[L]):
+    """Columns aligned with the rows that are expected, filled shard by shard."""
+
+    def __init__(self) -> None:
+        self._planned: dict[tuple[str, str], PlannedShard] = {}
+
+    @property
+    def suites(self) -> set[str]:
+        """The suites of the grid that have such rows."""
+        return {suite for suite, _ in self._planned}
+
+    def planned(self, suite: str, shard_id: str) -> PlannedShard:
+        """What the grid says about a shard; empty if it does not know it."""
+        return self._planned.get((suite, shard_id), PlannedShard())
+
+    @abstractmethod
+    def log(self, path: Path) -> L:
+        """An empty log, to read the shard of this folder into."""
+
+    @abstractmethod
+    def disagreement(self, attempt: Attempt, planned: PlannedShard) -> str:
+        """How an attempt means other rows than the grid; empty: it does not."""
+
+    @abstractmethod
+    def fill(self, shard: ShardFolder, log: L) -> None:
+        """Move the rows of a closed shard into the columns."""
 
 
 def is_shard(folder: Path) -> bool:
@@ -79,15 +143,15 @@ def is_shard(folder: Path) -> bool:
     return any(name in (*LOGS, FOOTER) or _is_attempt(name) for name in names)
 
 
-def read_shard(path: Path, log: Log[Row], under: Under | None = None) -> Shard:
+def read_shard(path: Path, log: ShardLog[Row], seal: Seal | None = None) -> ShardFolder:
     """Read everything, the rows into the log; what is wrong becomes a problem, never an exception.
 
     Rows of attempts that do not count under a seal are read and left out.
     """
-    shard = Shard(path)
+    shard = ShardFolder(path)
     try:
         _read_attempts(shard)
-        _judge_attempts(shard, under)
+        _judge_attempts(shard, seal)
         footer = _read_footer(shard)
         _read_log(shard, footer, log)
     except (LineError, RecordError) as error:
@@ -106,10 +170,10 @@ def _is_attempt(name: str) -> bool:
     return name.startswith("attempt-") and name.endswith(".json")
 
 
-def _read_attempts(shard: Shard) -> None:
+def _read_attempts(shard: ShardFolder) -> None:
     for path in sorted(shard.path.iterdir()):
         if _is_attempt(path.name):
-            attempt = _one(_attempt, path)
+            attempt = read_one(_attempt, path)
             if attempt.shard_id != shard.path.name:
                 shard.problems.append(f"{path}: it belongs to shard {attempt.shard_id}")
             if path != attempt_path(shard.path, attempt.number):
@@ -118,21 +182,22 @@ def _read_attempts(shard: Shard) -> None:
                 shard.attempts[attempt.number] = attempt
 
 
-def _judge_attempts(shard: Shard, under: Under | None) -> None:
+def _judge_attempts(shard: ShardFolder, seal: Seal | None) -> None:
     for number, attempt in sorted(shard.attempts.items()):
-        if under is None:
-            if words := unregistered(attempt):
+        if seal is None:
+            if attempt.anchor == UNREGISTERED:
+                words = "it was made with --unregistered"
                 shard.problems.append(f"{attempt_path(shard.path, number)}: {words}")
-        elif words := under.why_not(attempt):
+        elif words := seal.why_not(attempt):
             shard.uncounted[number] = words
 
 
-def _read_footer(shard: Shard) -> Footer | None:
+def _read_footer(shard: ShardFolder) -> Footer | None:
     path = shard.path / FOOTER
     if not path.exists():
         return None
     shard.is_closed = True  # even if it turns out unreadable: the shard claims to be whole
-    footer = _one(_footer, path)
+    footer = read_one(_footer, path)
     if footer.shard_id != shard.path.name:
         shard.problems.append(f"{path}: it belongs to shard {footer.shard_id}")
     for attempt in shard.counted:
@@ -141,7 +206,7 @@ def _read_footer(shard: Shard) -> Footer | None:
     return footer
 
 
-def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
+def _read_log(shard: ShardFolder, footer: Footer | None, log: ShardLog[Row]) -> None:
     for other in LOGS:
         if other != log.name and (shard.path / other).exists():
             shard.problems.append(f"{shard.path / other}: a log of {log.nouns} is expected here, {log.name}")
@@ -155,7 +220,7 @@ def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
         shard.problems.append(f"{path}: its sha256 is not the one in {FOOTER}: the log was changed")
     before = len(shard.problems)
     try:
-        rows = _read_rows(shard, path, log, log.lines.each(data, path, may_be_torn=footer is None))
+        rows = _read_rows(shard, path, log, log.lines(data, path, may_be_torn=footer is None))
     except LineError:
         log.forget()
         shard.failed.clear()
@@ -165,7 +230,7 @@ def _read_log(shard: Shard, footer: Footer | None, log: Log[Row]) -> None:
         shard.problems.insert(before, f"{path}: {rows} {log.nouns}, but {FOOTER} counts {footer.rows}")
 
 
-def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) -> int:
+def _read_rows(shard: ShardFolder, path: Path, log: ShardLog[Row], records: Iterator[Any]) -> int:
     """Hand every row to the log; returns how many there are."""
     here, rows = (shard.path.parent.name, shard.path.name), 0
     for number, record in enumerate(records, start=1):
@@ -186,14 +251,3 @@ def _read_rows(shard: Shard, path: Path, log: Log[Row], records: Iterator[Any]) 
         else:
             shard.failed[record.example_id] = record.category
     return rows
-
-
-def _one(reader: Reader[R], path: Path) -> R:
-    data = files.read(path)
-    try:
-        record = reader(data)
-    except RecordError as error:
-        raise RecordError(f"{path}: not a record this version of the analysis reads ({error})") from None
-    if not is_canonical(data, record):
-        raise RecordError(f"{path}: {NOT_CANONICAL}")
-    return record

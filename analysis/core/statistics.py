@@ -1,26 +1,114 @@
-"""The statistics: AUC, gating, median, rate and Spearman, weighted by cluster multiplicities."""
+"""The statistics: AUC, gating, median, rate and rank correlation, and what is made of several of them.
+
+Each is a function of cluster multiplicities, so the observed number is the case of all ones, and a difference
+of two on the same multiplicities is paired by construction.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from analysis.core.estimates import (
-    Bools,
-    Estimate,
-    Floats,
-    Integers,
-    Later,
-    Resamples,
-    Statistic,
-    count,
-    difference,
-    differs,
-    folded,
-    largest,
-    mean,
-    quotient,
-    ratio,
-    smallest,
-    undefined,
-)
+from analysis.core.estimates import Bools, Estimate, Floats, Integers, Statistic
+
+
+def undefined(reason: str, rows: Integers | None = None) -> Statistic:
+    """A statistic without a value, and why."""
+    return Statistic(
+        of=lambda weights: np.full(len(weights), np.nan),
+        rows=np.empty(0, np.int64) if rows is None else rows,
+        undefined=reason,
+    )
+
+
+def difference(a: Statistic, b: Statistic) -> Statistic:
+    """a - b on the same multiplicities."""
+    return _combined(lambda weights: a.of(weights) - b.of(weights), [a, b])
+
+
+def mean(parts: Sequence[Statistic]) -> Statistic:
+    """The unweighted mean, for instance over seeds; undefined for no parts."""
+    if not parts:
+        return undefined("there is nothing to average")
+
+    def of(weights: Floats) -> Floats:
+        total = parts[0].of(weights)
+        for part in parts[1:]:
+            total = total + part.of(weights)
+        return total / len(parts)
+
+    return _combined(of, parts)
+
+
+def ratio(a: Statistic, b: Statistic) -> Statistic:
+    """a / b on the same multiplicities; no value where b is not above zero."""
+
+    def of(weights: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            values = quotient(a.of(weights), b.of(weights))
+        return np.where(np.isinf(values), np.nan, values)
+
+    return _combined(of, [a, b])
+
+
+def smallest(parts: Sequence[Statistic]) -> Statistic:
+    """The smallest of them in each resample, for instance over budgets; undefined if any part is."""
+    return _extreme(np.minimum.reduce, parts)
+
+
+def largest(parts: Sequence[Statistic]) -> Statistic:
+    """The largest of them in each resample; undefined if any part is."""
+    return _extreme(np.maximum.reduce, parts)
+
+
+def folded(statistic: Statistic) -> Statistic:
+    """max(x, 1 - x): the AUC of a signal whose direction may be chosen afterwards."""
+
+    def of(weights: Floats) -> Floats:
+        values = statistic.of(weights)
+        return np.maximum(values, 1 - values)
+
+    return _combined(of, [statistic])
+
+
+def count(estimates: Sequence[Estimate], holds: Callable[[Estimate], bool]) -> Estimate:
+    """How many estimates fulfil a condition; undefined as soon as one of them lacks a number."""
+    for estimate in estimates:
+        if estimate.undefined:
+            return Estimate(None, undefined=f"cannot be counted: {estimate.undefined}")
+    return Estimate(float(sum(map(holds, estimates))), n=len(estimates))
+
+
+def differs(values: NDArray[Any]) -> Bools:
+    """Whether each value but the first differs from the one before it; a difference could overflow."""
+    changed: Bools = values[1:] != values[:-1]
+    return changed
+
+
+def quotient(numerator: Floats, denominator: Floats) -> Floats:
+    """numerator / denominator, NaN where the denominator is zero."""
+    safe = np.where(denominator > 0, denominator, 1.0)
+    ratio: Floats = np.where(denominator > 0, numerator / safe, np.nan)
+    return ratio
+
+
+def _extreme(choose: Callable[[list[Floats]], Floats], parts: Sequence[Statistic]) -> Statistic:
+    if not parts:
+        return undefined("there is nothing to choose from")
+    # NaN wins in both directions: a part without a value is not passed over.
+    return _combined(lambda weights: choose([part.of(weights) for part in parts]), parts)
+
+
+def _combined(of: Callable[[Floats], Floats], parts: Sequence[Statistic]) -> Statistic:
+    notes = dict.fromkeys(part.note for part in parts if part.note)
+    return Statistic(
+        of=of,
+        rows=np.unique(np.concatenate([part.rows for part in parts])),
+        undefined=next((part.undefined for part in parts if part.undefined), ""),
+        note="; ".join(notes),
+    )
+
 
 # Mann-Whitney AUC with ties as halves, weighted by cluster multiplicities.
 
@@ -245,31 +333,3 @@ def _centred(by_row: Floats, starts: Integers) -> Floats:
     edges = passed[starts]
     centred: Floats = edges[:-1] + edges[1:] - passed[-1]
     return centred
-
-
-# Numbers with intervals: AUC, rates, gating, ranks, medians, and the cluster bootstrap that serves them all.
-#
-# A `Statistic` maps cluster multiplicities to values, so the observed number is the case of all ones and
-# differences taken on the same multiplicities are paired by construction.
-
-
-__all__ = [
-    "Estimate",
-    "Later",
-    "Resamples",
-    "Statistic",
-    "auc",
-    "count",
-    "difference",
-    "folded",
-    "gated",
-    "largest",
-    "mean",
-    "median",
-    "random_gate",
-    "rate",
-    "ratio",
-    "smallest",
-    "spearman",
-    "undefined",
-]

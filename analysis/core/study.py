@@ -1,20 +1,29 @@
 """A whole results folder as tables: the grid's rows, filled where a closed shard answered them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis.core import cells as measurements
-from analysis.core import generations as answers
 from analysis.core.agreement import common, constants, settings
 from analysis.core.cells import Measurements
 from analysis.core.generations import Answers, GenerationLog
-from analysis.core.grid import Prompts, ResultsError, read_grid
-from analysis.core.problems import Problem, Same, Under
-from analysis.core.shard import CELLS, LOGS, Log, Shard, attempt_path, is_shard, read_shard
+from analysis.core.grid import Grid, Prompts, ResultsError, read_grid
+from analysis.core.problems import Problem, Same
+from analysis.core.seals import Seal
+from analysis.core.shard import (
+    CELLS,
+    LOGS,
+    Columns,
+    ShardFolder,
+    ShardLog,
+    attempt_path,
+    is_shard,
+    read_shard,
+)
 from kvexp.documents.seals import UNANCHORED
 from kvexp.errors import printable
 from kvexp.records import Generation
@@ -34,11 +43,10 @@ class Study:
     Attributes:
         name: the folder's name, printable.
         table: one row per expected generation: the grid's columns (see `Grid`), `present` (bool),
-            `score_name`, the columns COPIED, TIMED, DERIVED and ASKED of `answers` as float64, `text` (str
-            or None).
+            `score_name`, COPIED, TIMED and DERIVED of `generations` as float64, `text` (str or None).
         cells: one row per expected attention cell, sorted by key: suite, shard_id, model, task, example_id
             (categorical, sorted), budget (float64), seed, offset, layer, head (int64), present (bool), score
-            (categorical), and NUMBERS of `measurements` as float64, `covered` as 0 or 1.
+            (categorical), and NUMBERS of `cells` as float64, `covered` as 0 or 1.
         worlds: one row per expected change, world, layer and head, sorted by key: the same names, change
             (categorical), world, layer, head (int64), present (bool), budget, seed, offset (float64), score
             (categorical), statistics (object: a digest, None where not present), topk, hajek, certificate,
@@ -47,6 +55,7 @@ class Study:
         problems: contradictions, sorted.
         delta: of the certificate, as the attempts of attention suites say; None if none does.
         unanchored: suites with attempts whose draws are keyed by no time stamp.
+        folder: where it lies.
         remarks: what to say of the missing rows of a suite, for instance why it was locked without them.
     """
 
@@ -59,6 +68,7 @@ class Study:
     delta: float | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     unanchored: frozenset[str] = frozenset()
+    folder: Path = Path()
 
     @property
     def cell_suites(self) -> list[str]:
@@ -86,36 +96,43 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def load(folder: Path, owners: Mapping[str, str], sealed: Mapping[str, Under] | None = None) -> Study:
+def load(
+    folder: Path,
+    owners: Mapping[str, str],
+    sealed: Mapping[str, Seal] | None = None,
+    keep: Callable[[int, Generation], None] | None = None,
+) -> Study:
     """Read a results folder.
 
     Args:
         folder: results/<study>.
         owners: suite -> id of the registration that keys it; its attempts share one anchor.
         sealed: suite -> its seal; only attempts that count under it fill rows.
+        keep: is given the row in the table and the record of each generation of a closed shard.
 
     Raises ResultsError for a folder that is no results folder; whatever else is wrong is a problem.
     """
     check_folder(folder)
     grid = read_grid(folder / "grid.jsonl", sealed)
-    reader = _Reader(Answers(grid.table), Measurements(Prompts(grid.prompts)), owners, sealed or {})
+    reader = _Reader(grid, owners, sealed or {}, keep)
     # Against an unreadable grid every row would be foreign, which says nothing.
-    for suite, path in _shard_folders(folder) if len(grid.table) or grid.prompts else []:
-        reader.read(suite, path)
+    for path in _shard_folders(folder) if len(grid.table) or grid.prompts else []:
+        reader.read(path)
     problems = [*grid.problems, *reader.problems, *reader.same.problems()]
     name = printable(folder.resolve().name)
     # Named from the study on, so that a report does not depend on where the folder lies.
     here = printable(f"{folder}/")
     named = {replace(one, message=one.message.replace(here, f"{name}/")) for one in problems}
     return Study(
-        name,
-        reader.answers.table(),
-        reader.measurements.cells(),
-        reader.measurements.worlds(),
-        reader.absences,
-        tuple(sorted(named)),
-        reader.delta,
+        name=name,
+        table=reader.answers.table(),
+        cells=reader.measurements.cells(),
+        worlds=reader.measurements.worlds(),
+        absences=reader.absences,
+        problems=tuple(sorted(named)),
+        delta=reader.delta,
         unanchored=frozenset(reader.unanchored),
+        folder=folder,
     )
 
 
@@ -124,72 +141,86 @@ class _Reader:
 
     def __init__(
         self,
-        answers: Answers,
-        measurements: Measurements,
+        grid: Grid,
         owners: Mapping[str, str],
-        sealed: Mapping[str, Under],
+        sealed: Mapping[str, Seal],
+        keep: Callable[[int, Generation], None] | None,
     ) -> None:
-        self.answers, self.measurements = answers, measurements
+        self.answers, self.measurements = Answers(grid.table), Measurements(Prompts(grid.prompts))
         self.same = Same()
         self.absences: dict[tuple[str, str], str] = {}
         self.problems: list[Problem] = []
         self.delta: float | None = None
         self.unanchored: set[str] = set()
-        self._owners, self._sealed = owners, sealed
-        self._is_mixed = bool(answers.suites) and bool(measurements.suites)
+        self._owners, self._sealed, self._keep = owners, sealed, keep
+        self._is_mixed = bool(self.answers.suites) and bool(self.measurements.suites)
 
-    def read(self, suite: str, path: Path) -> None:
+    def read(self, path: Path) -> None:
         """One shard folder."""
-        if self._has_cells(suite, path):
-            cells = self.measurements.log()
-            shard = read_shard(path, cells, self._sealed.get(suite))
-            self._check(suite, shard, self.measurements.planned(suite, path.name), cells)
-            self.measurements.fill(shard, cells)
-            self._note_delta(shard)
-        else:
-            generations = GenerationLog()
-            shard = read_shard(path, generations, self._sealed.get(suite))
-            self._check(suite, shard, self.answers.planned(suite, path.name), generations)
-            self.answers.fill(suite, shard, generations)
+        suite = path.parent.name
+        table = self._table(suite, path)
+        log = table.log(path)
+        shard = read_shard(path, log, self._sealed.get(suite))
+        planned = table.planned(suite, path.name)
+        # Grid and attempts must mean the same rows, so that neither can lose some unnoticed.
+        if len(planned.questions) > 1:
+            shard.problems.append(f"{path}: the grid mixes models or tasks in this shard")
+        for attempt in shard.counted:
+            if words := table.disagreement(attempt, planned):
+                shard.problems.append(f"{attempt_path(path, attempt.number)}: {words}")
+        self._state(suite, shard, log, min(planned.questions, default=("", ""))[0])
+        table.fill(shard, log)
+        if self._keep is not None and isinstance(log, GenerationLog) and shard.is_closed:
+            for at, row in log.rows:
+                self._keep(at, row)
         if any(attempt.anchor == UNANCHORED for attempt in shard.counted):
             self.unanchored.add(suite)
+        if table is self.measurements and self.delta is None:  # another one is a problem of its own
+            known = (settings(attempt) for attempt in shard.counted)
+            self.delta = next((found.protocol.delta for found in known if found is not None), None)
         self.problems += _problems(suite, shard)
         self.absences[suite, path.name] = _absence(shard)
 
-    def _note_delta(self, shard: Shard) -> None:
-        """The first that is stated; another one is a problem of its own."""
-        for attempt in shard.counted:
-            found = settings(attempt)
-            if self.delta is None and found is not None:
-                self.delta = found.protocol.delta
-
-    def _has_cells(self, suite: str, path: Path) -> bool:
+    def _table(self, suite: str, path: Path) -> Columns[Any]:
         """By the grid; a folder that it does not know is read as what it holds."""
         if suite in self.answers.suites | self.measurements.suites:
-            return suite in self.measurements.suites
-        return [log for log in LOGS if (path / log).exists()] == [CELLS]
+            has_cells = suite in self.measurements.suites
+        else:
+            has_cells = [log for log in LOGS if (path / log).exists()] == [CELLS]
+        return self.measurements if has_cells else self.answers
 
-    def _check(
-        self,
-        suite: str,
-        shard: Shard,
-        planned: answers.Planned | measurements.Planned,
-        log: Log[Generation] | measurements.CellLog,
-    ) -> None:
-        _check_plans(shard, planned)
-        model = next((model for model, _ in sorted(planned.questions)), "")
-        # Each kind of suite has code of its own; where there is one kind, the whole study is in doubt.
-        code = (log.name, suite) if self._is_mixed else ("", "")
-        _state_attempts(self.same, suite, self._owners.get(suite, suite), model, shard, code)
+    def _state(self, suite: str, shard: ShardFolder, log: ShardLog[Any], model: str) -> None:
+        """What attempts share: their registration's anchor, their model's weights, their kind's code."""
         for (words, scope, value), line in log.stated.items():
             self.same.state(words, scope, value, f"{shard.path / log.name}:{line}", suite)
+        # Each kind of suite has code of its own; where there is one kind, the whole study is in doubt.
+        kind, in_doubt = (log.name, suite) if self._is_mixed else ("", "")
+        for attempt in shard.counted:
+            where = str(attempt_path(shard.path, attempt.number))
+            words = "attempts of one registration carry different anchors"
+            self.same.state(words, self._owners.get(suite, suite), attempt.anchor, where, suite)
+            words = "attempts were made by different code (protocol digest)"
+            self.same.state(words, kind, attempt.protocol_digest, where, in_doubt)
+            words = "attempts were made under different protocol constants"
+            self.same.state(words, "", constants(attempt), where)
+            words = "attempts of one suite, model and task were configured differently"
+            self.same.state(
+                words, f"{suite} {attempt.shard_id.rsplit('.', 1)[0]}", common(attempt), where, suite
+            )
+            if not model:  # the grid does not know the shard, which is a problem of its own
+                continue
+            words = f"attempts on model {model} computed in different types"
+            self.same.state(words, model, attempt.dtype, where, suite)
+            if attempt.model_digest is not None:  # a hub model is named by its revision instead
+                words = f"attempts on model {model} loaded different files (model digest)"
+                self.same.state(words, model, attempt.model_digest, where, suite)
 
 
-def _shard_folders(folder: Path) -> list[tuple[str, Path]]:
+def _shard_folders(folder: Path) -> list[Path]:
     """Every shard folder, sorted; folders that hold no log are none of our business."""
     suites = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [
-        (suite.name, path)
+        path
         for suite in suites
         if suite.name not in NOT_SHARDS and not suite.name.startswith(".")
         for path in sorted(suite.iterdir())
@@ -197,23 +228,14 @@ def _shard_folders(folder: Path) -> list[tuple[str, Path]]:
     ]
 
 
-def _check_plans(shard: Shard, planned: answers.Planned | measurements.Planned) -> None:
-    """Grid and attempts must mean the same rows, so that neither can lose some unnoticed."""
-    if len(planned.questions) > 1:
-        shard.problems.append(f"{shard.path}: the grid mixes models or tasks in this shard")
-    for attempt in shard.counted:
-        if words := planned.disagreement(attempt):
-            shard.problems.append(f"{attempt_path(shard.path, attempt.number)}: {words}")
-
-
-def _problems(suite: str, shard: Shard) -> list[Problem]:
+def _problems(suite: str, shard: ShardFolder) -> list[Problem]:
     shown, more = shard.problems[:SHOWN_PER_SHARD], len(shard.problems) - SHOWN_PER_SHARD
     if more > 0:
         shown = [*shown, f"{shard.path}: and {more} more problems"]
     return [Problem(message, suite, shard.path.name) for message in shown]
 
 
-def _absence(shard: Shard) -> str:
+def _absence(shard: ShardFolder) -> str:
     reason = "absent from a closed log" if shard.is_closed else "not complete (no footer)"
     for number, rows in sorted(shard.left_out.items()):
         if rows:
@@ -223,26 +245,3 @@ def _absence(shard: Shard) -> str:
         failed = ", ".join(f"{count} {name}" for name, count in sorted(categories.items()))
         return f"{reason}, examples failed: {failed}"
     return reason
-
-
-def _state_attempts(
-    same: Same, suite: str, owner: str, model: str, shard: Shard, code: tuple[str, str]
-) -> None:
-    """Attempts share the anchor of their registration, the weights of their model, the code of their kind."""
-    for attempt in shard.counted:
-        where = str(attempt_path(shard.path, attempt.number))
-        words = "attempts of one registration carry different anchors"
-        same.state(words, owner, attempt.anchor, where, suite)
-        words = "attempts were made by different code (protocol digest)"
-        same.state(words, code[0], attempt.protocol_digest, where, code[1])
-        words = "attempts were made under different protocol constants"
-        same.state(words, "", constants(attempt), where)
-        words = "attempts of one suite, model and task were configured differently"
-        same.state(words, f"{suite} {attempt.shard_id.rsplit('.', 1)[0]}", common(attempt), where, suite)
-        if not model:  # the grid does not know the shard, which is a problem of its own
-            continue
-        words = f"attempts on model {model} computed in different types"
-        same.state(words, model, attempt.dtype, where, suite)
-        if attempt.model_digest is not None:  # a hub model is named by its revision instead
-            words = f"attempts on model {model} loaded different files (model digest)"
-            same.state(words, model, attempt.model_digest, where, suite)

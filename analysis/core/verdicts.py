@@ -1,46 +1,21 @@
 """The decided claims of a study with what they are bound to, and the exit code they earn."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
 from analysis.core.decide import Answer, Verdict, decide
-from analysis.core.evidence import Shown
 from analysis.core.fragile import fragile
-from analysis.core.locks import Locked
+from analysis.core.open import Bound
 from analysis.core.populations import ORIENTATION
-from analysis.core.seals import Seal
 from analysis.core.study import Study
 from kvexp.documents.condition import State
 from kvexp.documents.registration import Registered
 from kvexp.documents.source import RegistrationError
 
 ANEW = "RE-ANALYSED"
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What binds the claims of a study to a time.
-
-    Attributes:
-        seals: by registration id.
-        locks: by suite.
-        shown: the evidence.
-        notes: where things do not lie as their names say, one sentence each.
-        has_file: whether the study's name is that of a file in conf/study, which commands can name.
-    """
-
-    seals: Mapping[str, Seal] = field(default_factory=dict)
-    locks: Mapping[str, Locked] = field(default_factory=dict)
-    shown: Shown = field(default_factory=Shown)
-    notes: tuple[str, ...] = ()
-    has_file: bool = True
-
-    def is_locked(self, suite: str) -> bool:
-        """Whether the logs of a suite are closed, and are those that were closed."""
-        return suite in self.locks and self.locks[suite].holds
 
 
 @dataclass(frozen=True)
@@ -71,9 +46,7 @@ class Report:
     @property
     def open_suites(self) -> list[str]:
         """Suites that are sealed and not locked, sorted."""
-        sealed = [one.content for one in self.registrations if one.content.id in self.bound.seals]
-        suites = {suite for content in sealed for suite in content.suites}
-        return sorted(suite for suite in suites if not self.bound.is_locked(suite))
+        return self.bound.open_suites(self.registrations)
 
     def provisional(self, verdict: Verdict) -> list[str]:
         """Why a verdict is a preview; empty: it is not."""

@@ -30,7 +30,7 @@ PLACE = ("arm", "condition", "budget")
 UNREAD = (
     *("expected_kept", "realised_kept", "tail_kept", "n_context", "n_prompt", "n_evictable", "n_generated"),
     *("prefill_seconds", "plan_seconds", "decode_seconds", "decode_arms"),
-    *("n_context_full", "truncated", "answer_survives", "text"),
+    "text",
 )
 T = TypeVar("T")
 

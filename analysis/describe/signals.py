@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from analysis.core.estimates import Estimate
 from analysis.core.populations import strata
-from analysis.core.words import point
+from analysis.core.verdict_text import point
 from analysis.describe import drawing
 from analysis.describe.drawing import INK, NAVY, ORANGE
 from analysis.describe.parts import Part, Picture, Words, picture_of

@@ -1,12 +1,14 @@
 """What the logs say of sizes: seconds per token, tokens kept against the budget, contexts that were cut."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analysis.core.estimates import Estimate, Floats, Integers
 from analysis.core.grid import FULL
+from analysis.core.lines import LineError, Lines
 from analysis.core.populations import strata
 from analysis.describe.parts import Part
 from analysis.describe.scope import (
@@ -22,6 +24,12 @@ from analysis.describe.scope import (
     plain,
 )
 from analysis.describe.table import ALL, POOLED, Row, Table, column, columns, number, share
+from kvexp import files
+from kvexp.records import Example
+
+_lines = Lines[Example](Example)
+# Of `Example`, as numbers: tokens, 0 or 1, and 0 or 1 where a reference stood in the whole context.
+ASKED = ("n_context_full", "truncated", "answer_survives")
 
 ORDER = 9
 
@@ -278,8 +286,25 @@ def contexts(scope: Scope) -> Part:
 def _contexts(scope: Scope, suite: Suite) -> Iterator[Row]:
     for task in suite.tasks:
         for model, here in by_model(picks(scope.rows(suite), task=task)):
-            asked = here.drop_duplicates(EXAMPLE)
+            asked = with_examples(scope.report.study.folder, suite.name, task, here.drop_duplicates(EXAMPLE))
             yield (suite.name, task, model, len(asked), *_lengths(asked, scope.lacks(here)))
+
+
+def with_examples(results: Path, suite: str, task: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with what their examples say; what cannot be read is undefined, and no problem."""
+    found: dict[tuple[str, str], Example] = {}
+    for model in sorted(set(rows["model"].astype(str))):
+        path = results / "examples" / f"{suite}.{model}.{task}.jsonl"
+        try:
+            every = list(_lines(files.read(path), path))
+        except (OSError, LineError):
+            continue
+        here = (suite, model, task)
+        found |= {(model, one.example_id): one for one in every if (one.suite, one.model, one.task) == here}
+    keys = list(zip(rows["model"].astype(str), rows["example_id"].astype(str), strict=True))
+    # A null, as an example that is not there, is NaN.
+    told = {name: [getattr(found.get(key), name, None) for key in keys] for name in ASKED}
+    return rows.assign(**{name: np.array(values, np.float64) for name, values in told.items()})
 
 
 def _lengths(asked: pd.DataFrame, reason: str) -> list[Estimate]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from analysis.core.decide import Verdict, not_planned
+from analysis.core.verdict_text import number
 from analysis.core.verdicts import Report
-from analysis.core.words import number
 from analysis.describe.parts import Part
 from analysis.describe.scope import Scope
 from analysis.describe.table import Row, Table, Value, column, share

@@ -1,5 +1,6 @@
 """Figures and tables of a study, as files below the output folder."""
 
+import errno
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from analysis.describe.description import Description, described
 from analysis.describe.parts import Part
 from analysis.render import dictionary, generations, json
 from analysis.render.csv import to_csv
+from analysis.render.evidence_text import evidence_text
 from analysis.render.markdown import to_markdown
 from analysis.render.page import page
 from analysis.render.terminal import to_text
@@ -60,9 +62,20 @@ def tidy(folder: Path, files: Mapping[str, str | None]) -> None:
         if text is not None and "/" not in name:
             write_whole(folder / name, text.encode())  # `folder` itself may be a link
         else:
-            write.put(folder / name, text)
+            _put(folder / name, text)
     lines = (f"{hashlib.sha256(text.encode()).hexdigest()}  {name}\n" for name, text in sorted(made.items()))
     write_whole(folder / INDEX, "".join(lines).encode())
+
+
+def _put(path: Path, text: str | None) -> None:
+    """Write a file in a folder of its own, or see to it that it is not there."""
+    if path.parent.is_symlink():
+        raise OSError(errno.ENOTDIR, f"{path.parent.name} is a link", str(path.parent))
+    path.parent.mkdir(exist_ok=True)
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_whole(path, text.encode())
 
 
 def forget(folder: Path, but: Iterable[str] = ()) -> None:
@@ -94,7 +107,7 @@ def write_description(report: Report, out: Path | None) -> str:
                 forget(out)  # pages of an earlier state would stand beside these verdicts
         raise
     if out is not None:
-        _write_all(out, found, files)
+        _write_all(out, report, found, files)
     return to_text(found, is_full=False)
 
 
@@ -105,10 +118,11 @@ def _files(folder: Path, report: Report, found: Description) -> dict[str, str | 
     return {**files, "report.html": page(report, found.parts, is_stale=is_stale)}
 
 
-def _write_all(folder: Path, found: Description, files: Mapping[str, str | None]) -> None:
+def _write_all(folder: Path, report: Report, found: Description, files: Mapping[str, str | None]) -> None:
     try:
         write_whole(folder / "details.json", json.to_json(found).encode())
         write_whole(folder / "details.md", write.block("Details", to_text(found, is_full=True)).encode())
         tidy(folder, files)
+        write_whole(folder / "evidence.md", write.block("Evidence", evidence_text(report)).encode())
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,15 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.core import locks, populations, registrations, seals
+from analysis.core import populations
 from analysis.core.estimates import Integers
-from analysis.core.generations import Answers, GenerationLog
-from analysis.core.grid import FULL, key_of, read_grid
-from analysis.core.problems import Under
-from analysis.core.shard import read_shard
-from analysis.core.study import Study, check_folder
+from analysis.core.folders import Folders
+from analysis.core.grid import FULL
+from analysis.core.open import opened
+from analysis.core.study import Study
 from analysis.render.html import render
 from kvexp import files
 from kvexp.documents.registration import Registered
-from kvexp.errors import printable
 from kvexp.records import SIGNALS, Generation, Key
 
 # Every generation with its text and its question, for people to read: what no statistic looks at.
@@ -69,7 +67,7 @@ class Read:
 
 
 def read(results: Path, repository: Path, chosen: Path | None, *, is_anew: bool = False) -> Read:
-    """Read a results folder.
+    """Read a results folder, opened and checked as for the verdicts.
 
     Args:
         results: results/<study>.
@@ -79,59 +77,18 @@ def read(results: Path, repository: Path, chosen: Path | None, *, is_anew: bool 
 
     Raises KvexpError, as the analysis does, for what is no results folder, or is not as it was sealed.
     """
-    check_folder(results)
-    folders = registrations.Folders(results, repository, chosen, is_anew)
-    found = registrations.load(registrations.files(folders))
-    owners = {suite: one for one in found for suite in one.content.suites}
-    folders.refuse_links(list(owners))
-    by_id = seals.read_seals(found, folders)
-    sealed = {suite: by_id[one.content.id] for suite, one in owners.items() if one.content.id in by_id}
-    under = {suite: one.under(owners[suite].content.id, suite) for suite, one in sealed.items()}
-    locked = locks.read_locks(results, sorted(owners), {suite: one.accepted for suite, one in sealed.items()})
-    still_open = sorted(suite for suite in sealed if suite not in locked or not locked[suite].holds)
-    table, rows, problems = _logs(results, under)
+    found = opened(Folders(results, repository, chosen, is_anew))
+    rows = dict[int, Generation]()
+    study = found.load(rows.__setitem__)
     return Read(
-        printable(results.resolve().name),
-        table,
+        study.name,
+        study.table,
         rows,
-        _outcome(table, owners),
+        _outcome(study.table, found.owners),
         _examples(results / "examples"),
-        still_open,
-        problems,
+        found.bound.open_suites(found.registrations),
+        len(study.problems),
     )
-
-
-def _logs(results: Path, under: Mapping[str, Under]) -> tuple[pd.DataFrame, dict[int, Generation], int]:
-    grid = read_grid(results / "grid.jsonl", under)
-    answers, taken, problems = Answers(grid.table), dict[Any, Generation](), len(grid.problems)
-    for suite, shard_id in _shards(grid.table):
-        path = results / suite / shard_id
-        if path.is_dir():
-            log = GenerationLog()
-            shard = read_shard(path, log, under.get(suite))
-            answers.fill(suite, shard, log)
-            problems += len(shard.problems)
-            if shard.is_closed:
-                for _, row in log.rows:
-                    if (row.suite, row.shard_id) == (suite, shard_id):
-                        taken.setdefault(key_of(row), row)
-    table = answers.table()
-    present = np.flatnonzero(table["present"].to_numpy(bool))
-    keys = _keys(table, present)
-    return table, {at: taken[key] for at, key in zip(present.tolist(), keys, strict=True)}, problems
-
-
-def _shards(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    pairs = table[["suite", "shard_id"]].drop_duplicates().astype(str)
-    yield from zip(pairs["suite"], pairs["shard_id"], strict=True)
-
-
-def _keys(table: pd.DataFrame, at: Integers) -> Iterator[tuple[Any, ...]]:
-    """Keys of rows as the records spell them: None instead of NaN."""
-    names = ("suite", "model", "task", "example_id", "arm", "condition", "budget", "seed")
-    columns = [table[name].to_numpy(object)[at].tolist() for name in names]
-    for key in zip(*columns, strict=True):
-        yield tuple(None if value != value else value for value in key)
 
 
 def _outcome(table: pd.DataFrame, owners: Mapping[str, Registered]) -> Integers:

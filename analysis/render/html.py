@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from analysis.core.words import word
+from analysis.core.verdict_text import word
 from analysis.render.page_tables import LONGEST
 from kvexp.errors import printable
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.core import as_json
+from analysis.core import verdict_json
 from analysis.core.estimates import Estimate
 from analysis.describe.description import Attention, Description
 
@@ -22,7 +22,7 @@ def to_json(found: Description) -> str:
         "details": _plain(found.details),
         **({"attention": [_attention(one) for one in found.attention]} if found.attention else {}),
     }
-    return as_json.dumped(body)
+    return verdict_json.dumped(body)
 
 
 def _attention(one: Attention) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def _attention(one: Attention) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A record of numbers by field name; frames stay out, and `estimate` is spelt out in its place."""
     if isinstance(value, Estimate):
-        return as_json.estimate(value)
+        return verdict_json.estimate(value)
     if is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -41,4 +41,4 @@ def _plain(value: Any) -> Any:
         return {**found, **spelt}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
-    return as_json.rounded(value) if isinstance(value, float) else value
+    return verdict_json.rounded(value) if isinstance(value, float) else value

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from analysis.core.evidence_text import HOLDS, STAGES, WORD, commands
-from analysis.core.seals import SHORT, Step
+from analysis.core.amendments import AmendmentStep
+from analysis.core.seals import SHORT
+from analysis.core.verdict_text import STAGES, WORD
 from analysis.core.verdicts import Report
+from analysis.render.evidence_text import HOLDS, commands
 from analysis.render.page_tables import NONE, Cell, Grid, code, grid
 from kvexp.documents.forms import GRADES, Evidence, LockEvidence, SealEvidence, Stamp, vouched
 
@@ -204,7 +206,7 @@ def _amendments(report: Report) -> Iterator[Amended]:
             yield Amended(step.name, tuple(_facts_of(step)), step.lines, tuple(lines))
 
 
-def _facts_of(step: Step) -> Iterator[tuple[str, str]]:
+def _facts_of(step: AmendmentStep) -> Iterator[tuple[str, str]]:
     stated = step.stated
     claims = [f"{name} ({', '.join(what)})" for name, what in step.claims.items()]
     yield "stage", f"{STAGES[stated.stage]}, {stated.attempts} attempts, {stated.looks} recorded looks"

@@ -3,8 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-from analysis.core.as_text import joined
-from analysis.core.words import RULE, WIDTH
+from analysis.core.verdict_text import RULE, WIDTH, joined
 from analysis.describe.description import Description
 from analysis.describe.table import Table
 from kvexp.errors import printable

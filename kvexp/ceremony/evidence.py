@@ -25,9 +25,16 @@ from kvexp.documents.forms import (
     grade_of,
 )
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import core_files, differences, home_prefix, read_bytes
+from kvexp.documents.manifest import read_bytes
 from kvexp.documents.registration import Registered
-from kvexp.documents.seals import UNANCHORED, Lines, accepted, decoded, placed, read_amendment
+from kvexp.documents.seals import (
+    UNANCHORED,
+    Lines,
+    accepted,
+    decoded,
+    read_amendment,
+    seal_differences,
+)
 from kvexp.errors import IntegrityError
 from kvexp.records import Reader
 
@@ -156,11 +163,8 @@ class _Finder:
         seal, found, stamps, anchor, commit = None, list[str](), list[Stamp](), UNANCHORED, None
         if files.is_sealed():
             sealed = files.read_manifest()
-            seal, prefix = sealed.digest, home_prefix(sealed, content.id)
-            changed = differences(
-                home.root, sealed, core_files(home.root, content.claim), {prefix: home.folder}
-            )
-            found = placed(changed, prefix, home.prefix)
+            seal = sealed.digest
+            found = seal_differences(home.root, home.folder, content.id, content.claim)
             stamps = self._stamps(files.manifest)
             anchor = self._told(lambda: keying_anchor(home, content.id), UNANCHORED)
             commit = self._told(lambda: files.read_about().git_commit, None)
@@ -184,23 +188,18 @@ class _Finder:
         return [token.stamp for token in tokens]
 
     def _lock(self, suite: str) -> LockEvidence:
-        results, files = self.home.results, LockFiles(self.home.results, suite)
+        files = LockFiles(self.home.results, suite)
         if not files.is_locked:
             return LockEvidence(
                 suite=suite, manifest=None, incomplete=None, differences=[], stamps=[], grade=0
             )
         sealed = files.read_manifest()
-        inside = (
-            path.relative_to(results).as_posix()
-            for path in (results / suite).rglob("*")
-            if path.is_symlink() or not path.is_dir()
-        )
         stamps = self._stamps(files.manifest)
         return LockEvidence(
             suite=suite,
             manifest=sealed.digest,
             incomplete=files.read_about().incomplete,
-            differences=differences(results, sealed, inside),
+            differences=files.differences(sealed),
             stamps=stamps,
             grade=grade_of(stamps),
         )

@@ -31,10 +31,6 @@ KINDS: dict[Kind, str] = {
     "pinned": "the author's word: an authority pinned by this repository, not one that kvexp ships",
     "public": "a public authority, its root pinned",
 }
-TO_ADD = (
-    "an authority that is public and not shipped counts once its root's fingerprint stands in PUBLIC of "
-    "kvexp/documents/forms.py before the seal is made: a change of a sealed file, which a reviewer sees"
-)
 
 
 def is_public(root_sha256: str) -> bool:

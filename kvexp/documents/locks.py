@@ -1,14 +1,16 @@
-"""The lock of a suite: its manifest over all logs, and what stands beside it (leaf: stdlib + msgspec)."""
+"""A suite's lock on disk: its manifest, what stands beside it, and files that differ from it."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kvexp.documents.forms import LOCKS, Lock
-from kvexp.documents.manifest import Manifest, read_bytes, read_manifest
+from kvexp.documents.manifest import Manifest, differences, read_bytes, read_manifest
 from kvexp.documents.seals import decoded
 from kvexp.records import Reader
 
-MAX_BYTES = 1024 * 1024
+MAX_ABOUT = 1024 * 1024
 _lock: Reader[Lock] = Reader(Lock)
 
 
@@ -33,10 +35,22 @@ class LockFiles:
 
     @property
     def is_locked(self) -> bool:
-        return self.manifest.is_file()
+        """Whether anything stands in the manifest's place, be it a link."""
+        return self.manifest.is_symlink() or self.manifest.exists()
 
     def read_manifest(self) -> Manifest:
         return read_manifest(self.manifest)
 
     def read_about(self) -> Lock:
-        return decoded(_lock, self.about, read_bytes(self.about, MAX_BYTES))
+        return decoded(_lock, self.about, read_bytes(self.about, MAX_ABOUT))
+
+    def differences(self, sealed: Manifest) -> list[str]:
+        """How the logs, and everything else that lies among them, differ from the manifest."""
+        return differences(self.results, sealed, self._inside())
+
+    def _inside(self) -> Iterator[str]:
+        """Everything in the folder of the suite that is not a folder itself, links included."""
+        for folder, folders, files in os.walk(self.results / self.suite):
+            links = [one for one in folders if (Path(folder) / one).is_symlink()]
+            for file in [*files, *links]:
+                yield (Path(folder) / file).relative_to(self.results).as_posix()

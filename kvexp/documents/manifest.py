@@ -19,6 +19,7 @@ from kvexp.files import ABSENT, MAX_BYTES, digest, read
 CORE = (
     "analysis/__init__.py",
     "analysis/__main__.py",
+    "analysis/claims/__init__.py",
     "analysis/core",
     "analysis/requirements.txt",
     "kvexp/__init__.py",

@@ -8,7 +8,7 @@ import itertools
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,15 @@ import msgspec
 
 from kvexp.documents.anchor import DerError, stated
 from kvexp.documents.forms import STAMPS, Amendment, Sealed, SealedShard
-from kvexp.documents.manifest import Manifest, SealError, read_bytes, read_manifest
+from kvexp.documents.manifest import (
+    Manifest,
+    SealError,
+    core_files,
+    differences,
+    home_prefix,
+    read_bytes,
+    read_manifest,
+)
 from kvexp.files import digest
 from kvexp.records import Attempt, Reader, Record, RecordError
 
@@ -170,14 +178,42 @@ def _by_id(shards: list[SealedShard]) -> Lines:
     return {shard.shard_id: shard for shard in shards}
 
 
-def placed(lines: Iterable[str], prefix: str, where: str) -> list[str]:
-    """Lines as `changed  preregistration/x/R.toml`, named by where the folder lies that was sealed there."""
-    found = []
-    for line in lines:
-        kind, path = line.split("  ", 1)
-        is_there = path.startswith(f"{prefix}/")
-        found.append(f"{kind}  {where}{path[len(prefix) :]}" if is_there else line)
-    return found
+def seal_differences(root: Path, home: Path, registration_id: str, claims: Iterable[str] | None) -> list[str]:
+    """How sealed files differ from the seal that stands, as `changed  preregistration/x/R.toml`, sorted.
+
+    Files of the registration are named by where their folder lies now.
+
+    Args:
+        root: of the repository.
+        home: folder of the registration.
+        registration_id: whose seal it is.
+        claims: ids whose files decide; None: the registration's files alone, whatever became of the code.
+    """
+    sealed = Seals(home / "seals", registration_id).read_manifest()
+    prefix = home_prefix(sealed, registration_id)
+    history = (
+        file.relative_to(home).as_posix()
+        for folder in amendments(home, registration_id)
+        for file in folder.iterdir()
+        if file.suffix not in STAMPS
+    )
+    seal = f"seals/{registration_id}"
+    own = (f"{registration_id}.toml", f"{seal}.json", f"{seal}.shards.jsonl", *history)
+    now = [f"{prefix}/{file}" for file in own]
+    if claims is None:
+        papers = {path: digest for path, digest in sealed.files.items() if path.startswith(f"{prefix}/")}
+        sealed = replace(sealed, files=papers)
+    else:
+        now += core_files(root, claims)
+    where = home.relative_to(root) if home.is_relative_to(root) else home
+    return [
+        _placed(line, prefix, where.as_posix()) for line in differences(root, sealed, now, {prefix: home})
+    ]
+
+
+def _placed(line: str, prefix: str, where: str) -> str:
+    kind, path = line.split("  ", 1)
+    return f"{kind}  {where}{path[len(prefix) :]}" if path.startswith(f"{prefix}/") else line
 
 
 def moved_on(home: Path, copy: Path, registration_id: str) -> list[str]:

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from analysis import __main__ as cli
-from analysis.core import decide
+from analysis.core import decide, write
 from analysis.core.study import load
 from analysis.core.verdicts import Report
 from analysis.describe.description import details_of
 from analysis.describe.scope import Scope
+from analysis.render.evidence_text import evidence_text
 from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.analysis import sealing, varied
@@ -165,6 +166,7 @@ def undescribed(request, monkeypatch):
     def make(report, out):
         if out is not None:
             (out / "details.json").write_text("{}")
+            (out / "evidence.md").write_text(write.block("Evidence", evidence_text(report)))
         return ""
 
     if "described" not in request.fixturenames:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from analysis.core.seals import GRID, steps
+from analysis.core.amendments import GRID, steps
 from tests.analysis import sealing
 from tests.analysis.sealing import flat, verdicts
 from tests.planted import SHORT
@@ -77,7 +77,7 @@ def test_only_claims_that_changed_are_labelled_and_the_report_shows_how(describe
     (amendment,) = verdicts(study)["registrations"][0]["amendments"]
     assert amendment["touches"] == {"shared": [], "claims": {"R1": ["kill"]}}
     assert "R-1 amended after data: a wrong constant; touches R1 (kill)" in flat(out)
-    full = flat((study / "verdicts.md").read_text())
+    full = flat((study / "evidence.md").read_text())
     assert '- kill = "auc_pooled < 0.60" + kill = "auc_pooled < 0.70"' in full
     assert f"git worktree add ../embedded-before-R-1 {sealing.COMMIT}" in full
 

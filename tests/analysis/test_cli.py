@@ -55,7 +55,7 @@ def test_a_whole_study_is_decided(described, run, whole):
     # The file holds what was printed, and more arms.
     table = out[out.index("\nclaim ") : out.index("\nDescriptive numbers beside ")]
     assert textwrap.indent(table, "    ").rstrip() in (whole / "verdicts.md").read_text()
-    assert "a pilot on seed 9000" in flat((whole / "verdicts.md").read_text())
+    assert "a pilot on seed 9000" in flat((whole / "evidence.md").read_text())
     for claim in found["claims"]:
         for group in (claim["readings"], claim["sensitivity"]):
             assert all("state" not in answer for answer in group.values())
@@ -150,7 +150,14 @@ def test_out_is_made_and_results_stay_as_they_were(described, run, whole, tmp_pa
     code, _, _ = run(whole, "--out", tmp_path / "new" / "place")
     made = {path.name for path in (tmp_path / "new" / "place").iterdir()}
     assert code == 0
-    assert made >= {"details.json", "details.md", "report.html", "verdicts.json", "verdicts.md"}
+    assert made >= {
+        "details.json",
+        "details.md",
+        "evidence.md",
+        "report.html",
+        "verdicts.json",
+        "verdicts.md",
+    }
     assert sorted(whole.rglob("*")) == before
 
 
@@ -397,7 +404,14 @@ def test_links_in_the_place_of_results_are_never_followed(described, run, whole,
     assert not (out / "verdicts.md").is_symlink()
     assert (out / "verdicts.md").stat().st_mode == precious.stat().st_mode
     made = {path.name for path in out.iterdir() if not path.is_symlink()}
-    assert made >= {"details.json", "details.md", "report.html", "verdicts.json", "verdicts.md"}
+    assert made >= {
+        "details.json",
+        "details.md",
+        "evidence.md",
+        "report.html",
+        "verdicts.json",
+        "verdicts.md",
+    }
 
 
 def test_a_result_that_cannot_take_its_place_leaves_nothing_behind(run, whole, tmp_path):

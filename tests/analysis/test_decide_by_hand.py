@@ -6,7 +6,7 @@ import math
 import msgspec
 import pytest
 
-from analysis.core.decide import Missing, answer, missing_rows, problems_touching
+from analysis.core.decide import MissingRows, answer, missing_rows, problems_touching
 from analysis.core.problems import Problem
 from analysis.core.study import Study
 from kvexp.documents.condition import State, parse
@@ -101,9 +101,9 @@ def test_missing_rows_come_before_numbers_and_problems_before_both(ask):
     found = ask(lost, "gain > 9")
     assert (found.state, dict(found.quantities), found.kill) == (State.INCOMPLETE, {}, None)
     # Four answers and the four full rows that the label reads.
-    assert found.missing == (Missing("short", PLACE, 1, 8, "not started"),)
+    assert found.missing == (MissingRows("short", PLACE, 1, 8, "not started"),)
     own = ask(lost, "gain > 9", label="own_failure")
-    assert own.missing == (Missing("short", PLACE, 1, 4, "not started"),)
+    assert own.missing == (MissingRows("short", PLACE, 1, 4, "not started"),)
     for problem, state in (
         (Problem("p", "short", PLACE), State.INVALID),
         (Problem("p", "short"), State.INVALID),
@@ -128,7 +128,7 @@ def test_what_is_missing_is_counted_by_shard_with_its_reason():
     made = study(frame, remarks={"short": "locked without them"})
     made = dataclasses.replace(made, absences={("short", PLACE): "not complete (no footer)"})
     assert missing_rows(made, frame, "answers") == (
-        Missing("short", PLACE, 2, 9 - 1, "not complete (no footer); locked without them", "answers"),
+        MissingRows("short", PLACE, 2, 9 - 1, "not complete (no footer); locked without them", "answers"),
     )
     assert missing_rows(made, frame[frame["present"]]) == ()
     assert problems_touching(study(frame, [Problem("p", "wide")]), frame, ["wide"]) == ("p",)

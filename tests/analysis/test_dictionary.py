@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.core import as_json, decide
+from analysis.core import decide, verdict_json
 from analysis.core.estimates import Estimate
 from analysis.core.study import load
 from analysis.core.verdicts import Bound, analyse
@@ -15,7 +15,7 @@ from analysis.describe import description
 from analysis.describe.parts import Part
 from analysis.describe.table import MEANINGS, Column, Table
 from analysis.render import dictionary
-from analysis.render import json as details_as_json
+from analysis.render import json as details_json
 from analysis.render.csv import to_csv
 from analysis.render.files import outputs
 from kvexp.documents.registration import load_folder
@@ -30,7 +30,10 @@ def described(folder, registrations):
     found = description.described(report)
     tables = [table for part in found.parts for table in part.tables]
     tables.append(dictionary.dictionary(tables))
-    documents = {"verdicts.json": as_json.to_json(report), "details.json": details_as_json.to_json(found)}
+    documents = {
+        "verdicts.json": verdict_json.to_json(report),
+        "details.json": details_json.to_json(found),
+    }
     return (
         {f"{table.name}.csv": list(csv.reader(to_csv(table).splitlines())) for table in tables},
         {name: json.loads(text) for name, text in documents.items()},

@@ -5,10 +5,8 @@ import shutil
 
 import pytest
 
-from analysis.core import registrations
-from analysis.core.evidence import read_evidence
-from analysis.core.locks import read_locks
-from analysis.core.seals import read_seals
+from analysis.core.folders import Folders
+from analysis.core.open import opened
 from kvexp.documents.forms import PUBLIC, Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
 from kvexp.documents.judged_from import Judged
 from kvexp.documents.manifest import read_manifest
@@ -94,7 +92,7 @@ def test_evidence_of_a_public_witness_takes_the_mark_away(described, run, locked
     assert len(section) <= 12
     assert "no time stamp was checked again: run kvexp verify embedded yourself" in flat(out)
     assert "2026-11-01T10:00:00Z; a public authority" in out
-    full = flat((locked / "verdicts.md").read_text())
+    full = flat((locked / "evidence.md").read_text())
     assert "holds: every attempt carries the anchor" in full
     assert "cannot be excluded: another registration that was thrown away" in full
     assert "stamped 2026-11-01T10:00:00Z by CN=A public authority (digicert, serial c0de)" in full
@@ -113,7 +111,7 @@ def test_evidence_that_fails_is_an_integrity_error(described, run, locked):
     assert code == 4
     assert out.startswith("study embedded, EVIDENCE FAILS: ")
     assert "attempt 2 is" in out
-    assert "\x1b" not in out + err + (locked / "verdicts.md").read_text()
+    assert "\x1b" not in out + err + (locked / "evidence.md").read_text()
     assert err.startswith("error: integrity: the evidence fails: attempt 2 is")
 
 
@@ -130,14 +128,14 @@ def test_answers_made_again_that_differ_are_an_integrity_error_whatever_the_chec
     assert code == 4
     assert out.startswith("study embedded, EVIDENCE FAILS: ")
     assert err.startswith("error: integrity: the evidence fails: the answers made again")
-    assert "disagrees: its text is forged" in flat((locked / "verdicts.md").read_text())
+    assert "disagrees: its text is forged" in flat((locked / "evidence.md").read_text())
 
 
 def test_what_cannot_be_told_is_no_failure(run, locked):
     evidence(locked, checks=[Check(name="clock", holds=None, words="the clocks agree")])
     code, _, _ = run(locked)
     assert code == 0
-    assert "open: the clocks agree" in flat((locked / "verdicts.md").read_text())
+    assert "open: the clocks agree" in flat((locked / "evidence.md").read_text())
 
 
 @pytest.mark.parametrize("stale", ["seal", "lock"])
@@ -168,11 +166,7 @@ def restate(study, change):
 
 def read(study, home):
     """What the analysis makes of the evidence, without deciding anything."""
-    folders = registrations.Folders(study, sealing.ROOT, home)
-    found = registrations.load(registrations.files(folders))
-    suites = [suite for one in found for suite in one.content.suites]
-    seals = read_seals(found, folders)
-    return read_evidence(folders, found, seals, read_locks(study, suites, {}))
+    return opened(Folders(study, sealing.ROOT, home)).bound.shown
 
 
 def unbelieved(study, home, *words):

@@ -7,11 +7,11 @@ import pytest
 
 from analysis.core import decide as claims
 from analysis.core import estimates
-from analysis.core.as_json import to_json
-from analysis.core.as_text import verdict_table
 from analysis.core.data import Data
 from analysis.core.decide import answer, decide
 from analysis.core.fragile import SEEDS, fragile
+from analysis.core.verdict_json import to_json
+from analysis.core.verdict_text import verdict_table
 from analysis.core.verdicts import Report
 from kvexp.documents.registration import load_folder
 from tests.planted import World

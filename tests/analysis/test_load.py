@@ -409,7 +409,10 @@ def test_a_row_that_contradicts_itself_is_named(shard, whole, owners, changes, m
     at = next(at for at, line in enumerate(lines) if b'"arm":"poisson"' in line)
     rewrite(shard, lambda lines: [*lines[:at], edit(lines[at], **changes), *lines[at + 1 :]])
     (problem,) = load(whole, owners).problems
-    assert f"generations.jsonl:{at + 1}: {message}" in problem.message
+    assert (
+        f"generations.jsonl:{at + 1}: embedded-1k smollm2-135m words words-0000 poisson, " in problem.message
+    )
+    assert f": {message}" in problem.message
 
 
 def test_steps_near_the_largest_float_have_a_mean(shard, whole, owners):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,10 +18,12 @@ from analysis.core.agreement import (
     settings,
     world_contradiction,
 )
-from analysis.core.grid import Prompts, read_grid, size
+from analysis.core.grid import Prompts, read_grid
 from analysis.core.lines import Lines
-from analysis.core.problems import Problem, Same, Under, differs, grid_digests, unregistered
+from analysis.core.problems import Problem, Same
+from analysis.core.seals import Seal
 from analysis.core.study import load
+from analysis.describe.sizes import with_examples
 from kvexp import records
 from kvexp.documents.forms import SealedShard
 from kvexp.records import Cell, Example, Expected, ExpectedCells, Generation, Timings, World
@@ -139,6 +142,8 @@ def test_every_number_of_a_row_stands_in_its_column(study):
         else:
             # Steps at + 2, 6, 3, 1: the largest, the first, the mean.
             assert derived[:3] == [at + 6.0, at + 2.0, at + 3.0]
+    asked = with_examples(study, SUITE, "words", found.table)
+    for _, row in asked.iterrows():
         own = [row[name] for name in ("n_context_full", "truncated", "answer_survives")]
         assert own == (
             [900, 0.0, 1.0] if row["example_id"] == "w0" else pytest.approx([901, 1.0, math.nan], nan_ok=True)
@@ -417,7 +422,6 @@ def test_where_cells_and_worlds_stand():
     """Two prompts of 2 * 2 * 2 * 2 * 3 = 48 cells; the second carries 2 * 3 * 2 * 3 = 36 heads of worlds."""
     prompts = Prompts([prompt("p1", worlds=2), prompt("p0")])
     assert (prompts.n_cells, prompts.n_worlds) == (96, 36)
-    assert (size(prompt("p0")), size(prompt("p1", worlds=2))) == (48, 84)
     assert [one.example_id for one in prompts] == ["p0", "p1"]
     for changes, expected_at in (
         ({}, 0),
@@ -434,7 +438,7 @@ def test_where_cells_and_worlds_stand():
         ({"offset": 10}, None),
         ({"budget": 0.125}, None),
     ):
-        assert prompts.cell_at(cell(**changes)) == expected_at, changes
+        assert prompts.at(cell(**changes)) == expected_at, changes
     for changes, at, cells_at in (
         ({"world": 0, "layer": 0}, 0, 48 + 18),
         ({"layer": 1, "world": 0}, 3, 48 + 21),
@@ -443,14 +447,15 @@ def test_where_cells_and_worlds_stand():
         ({"change": "rotation", "world": 2, "layer": 1}, 33, 48 + 21),
         ({"budget": 0.5}, 9, 48 + 45),
         ({"world": 3}, None, 48 + 21),
-        ({"layer": 2}, None, 48 + 24),
+        ({"layer": 2}, None, None),
         ({"world": 0, "layer": 0, "seed": 7}, 0, None),
         ({"example_id": "p0", "world": 0}, None, 21),
     ):
-        assert (prompts.world_at(world(**changes)), prompts.cells_of(world(**changes))) == (at, cells_at)
-    assert prompts.of(cell()) == prompt("p0")
-    assert prompts.of(cell(shard_id="attention.m.prose.001")) is None
-    assert prompts.of(cell(example_id="p2")) is None
+        assert (prompts.at(world(**changes)), prompts.cells_of(world(**changes))) == (at, cells_at)
+    assert prompts.heads(cell()) == 3
+    assert prompts.at(cell(shard_id="attention.m.prose.001")) is None
+    assert prompts.at(world(shard_id="attention.m.prose.001")) is None
+    assert prompts.at(cell(example_id="p2")) is None
 
 
 NUMBERS = (
@@ -608,9 +613,12 @@ def test_the_rows_that_a_config_means():
     ],
 )
 def test_the_prompts_that_a_config_means(changes):
-    from analysis.core.agreement import Prompt
+    from analysis.core.agreement import PlannedPrompt as Prompt
 
-    grid = {Prompt.of(prompt("p0", budgets=[0.25, 0.5], seeds=[1, 3])), Prompt.of(prompt("p1", worlds=2))}
+    grid = {
+        Prompt.of(prompt("p0", budgets=[0.25, 0.5], seeds=[1, 3])),
+        Prompt.of(prompt("p1", worlds=2)),
+    }
     assert cell_disagreement(attempt(config()), grid) == ""
     other = {Prompt.of(prompt("p0")), Prompt.of(prompt("p1", **{"worlds": 2, **changes}))}
     expected_words = "its config has 1 prompts that the grid lacks and lacks 1 of it"
@@ -633,49 +641,45 @@ def test_the_grid_of_a_seal(tmp_path):
     other = msgspec.structs.replace(full("w2"), shard_id="short.m.words.001")
     data = planting.lines([rows[0], other, rows[1]])
     lines = data.splitlines(keepends=True)
-    found = grid_digests(data, [rows[0], other, rows[1]], {"short": None})
     first, second = (hashlib.sha256(body).hexdigest() for body in (lines[0] + lines[2], lines[1]))
-    assert found == {"short": {SHARD: first, "short.m.words.001": second}}
-    assert grid_digests(data, [rows[0], other, rows[1]], {"long": None}) == {}
-
-    def sealed(**digests):
-        shards = {
-            name: SealedShard(
-                suite="short",
-                shard_id=name,
-                shard_digest="0" * 64,
-                protocol_digest="0" * 64,
-                rows=1,
-                grid_sha256=digest,
-                questions_sha256="0" * 64,
-                model_digest=None,
-                config={},
-            )
-            for name, digest in digests.items()
-        }
-        return Under("seal", shards, {})
-
     (tmp_path / "grid.jsonl").write_bytes(data)
-    under = sealed(**{SHARD: first, "short.m.words.001": first})
+
+    def problems(suite="short", **digests):
+        return read_grid(tmp_path / "grid.jsonl", {suite: sealed(suite, **digests)}).problems
+
     assert read_grid(tmp_path / "grid.jsonl").problems == []
-    (problem,) = read_grid(tmp_path / "grid.jsonl", {"short": under}).problems
-    words = "it has other rows in the shard short.m.words.001"
-    assert problem.message.endswith(f"suite short is not as seal seal has it: {words}")
-    assert problem.suite == "short"
-    under = sealed(**{SHARD: first, "short.m.words.001": second})
-    assert read_grid(tmp_path / "grid.jsonl", {"short": under}).problems == []
-    one, two = "1" * 64, "2" * 64
-    assert list(differs({"a": one, "b": two}, sealed(a=one, b=two))) == []
-    assert list(differs({"a": one}, sealed(a=one, b=two, c=two))) == ["lacks the shard b and 1 more"]
-    assert list(differs({"a": one, "b": two}, sealed(a=one))) == ["has the shard b"]
-    assert list(differs({"a": one, "b": two}, sealed(a=two, b=one))) == [
-        "has other rows in the shard a and 1 more"
-    ]
+    both = {SHARD: first, "short.m.words.001": second}
+    assert problems(**both) == []
+    assert problems("long", **both) == []  # a suite that is not planned yet
+    head = "suite short is not as seal R has it: it "
+    for digests, words in (
+        ({SHARD: first, "short.m.words.001": first}, "has other rows in the shard short.m.words.001"),
+        ({SHARD: second, "short.m.words.001": first}, f"has other rows in the shard {SHARD} and 1 more"),
+        ({**both, "b": first, "c": first}, "lacks the shard b and 1 more"),
+        ({SHARD: first}, "has the shard short.m.words.001"),
+    ):
+        (problem,) = problems(**digests)
+        assert problem.message.endswith(head + words)
+        assert problem.suite == "short"
 
 
-def test_an_unregistered_attempt_has_no_place_among_results():
-    assert unregistered(attempt(config())) == ""
-    assert unregistered(attempt(config(), anchor="unregistered")) == "it was made with --unregistered"
+def sealed(suite, **digests):
+    """A seal of a suite whose shards have these digests of their lines in the grid."""
+    shards = {
+        name: SealedShard(
+            suite=suite,
+            shard_id=name,
+            shard_digest="0" * 64,
+            protocol_digest="0" * 64,
+            rows=1,
+            grid_sha256=digest,
+            questions_sha256="0" * 64,
+            model_digest=None,
+            config={},
+        )
+        for name, digest in digests.items()
+    }
+    return Seal("a" * 64, "R", None, Path(), "", "study", (), (), {"a" * 64: shards}, False)
 
 
 def test_a_grid_that_cannot_be_meant(tmp_path):
@@ -712,7 +716,7 @@ def test_a_grid_that_cannot_be_meant(tmp_path):
 def test_a_last_line_may_be_torn_while_a_shard_is_running(tmp_path):
     read = Lines[Generation](Generation)
     data = planting.lines([generation(), generation(full())])
-    assert len(read(data, tmp_path)) == 2
-    assert len(read(data[:-1], tmp_path, may_be_torn=True)) == 1
+    assert len(list(read(data, tmp_path))) == 2
+    assert len(list(read(data[:-1], tmp_path, may_be_torn=True))) == 1
     with pytest.raises(ValueError, match=":2: the last line is cut off"):
-        read(data[:-1], tmp_path)
+        list(read(data[:-1], tmp_path))

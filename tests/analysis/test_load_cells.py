@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.core.agreement import DesignParams, Prompt, cell_disagreement
+from analysis.core.agreement import DesignParams, PlannedPrompt, cell_disagreement
 from analysis.core.study import load
 from kvexp import records
 from tests import planted
@@ -569,7 +569,7 @@ def test_a_shard_that_the_grid_does_not_know_is_named(shard, measured):
 def test_a_config_must_mean_what_the_grid_says(name, value):
     here = planted.prompts(examples=6)
     config = planted.resolved_cells(here)
-    grid = {Prompt.of(prompt) for prompt in here}
+    grid = {PlannedPrompt.of(prompt) for prompt in here}
     assert cell_disagreement(planted.attempt(SHARD, config=config), grid) == ""
     value = {**config[name], **value} if name == "attention" else value
     other = planted.attempt(SHARD, config={**config, name: value})
@@ -605,7 +605,7 @@ def test_the_configuration_of_kvexp_itself_gives_the_prompts_of_its_grid():
     for shard in shards:
         attempt = planted.attempt(shard.shard_id, config=json.loads(json.dumps(shard.resolved())))
         assert attempt.shard_digest == shard.digest
-        prompts = {Prompt.of(prompt) for prompt in shard.expected()}
+        prompts = {PlannedPrompt.of(prompt) for prompt in shard.expected()}
         assert cell_disagreement(attempt, prompts) == ""
         assert cell_disagreement(attempt, set(list(prompts)[1:])) != ""
 

@@ -8,19 +8,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis.core import as_json
-from analysis.core.as_text import verdict_table
-from analysis.core.decide import Answer, Fragile, Missing, Verdict
+from analysis.core import verdict_json
+from analysis.core.decide import Answer, Fragile, MissingRows, Verdict
 from analysis.core.estimates import Estimate
 from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
+from analysis.core.verdict_text import number, point, verdict_table, word
 from analysis.core.verdicts import Report
-from analysis.core.words import number, point, word
 from analysis.describe.anchors import against_chance, standard_error
 from analysis.describe.description import attention_of
 from analysis.describe.scope import Scope
 from analysis.describe.two_draws import disagreements, token_f1, words
 from kvexp.documents.condition import State, parse
+from kvexp.records import Example
+from scripts.planting import rows as planting
 from tests.analysis import small_tables
 from tests.analysis.part_of import (
     accuracy,
@@ -81,15 +82,13 @@ def of_words(arm, scores, seed=NAN):
         yield answer(f"w{at}", score, arm=arm, **told)
 
 
+# Tokens of the context after and before the cut, whether there was one, and whether an answer survives it.
+CUTS = [(100, 400, True, True), (200, 400, True, False), (300, 300, False, True), (500, 1000, True, None)]
+
+
 def of_full():
-    asked = [(100, 400, 1.0, 1.0), (200, 400, 1.0, 0.0), (300, 300, 0.0, 1.0), (500, 1000, 1.0, NAN)]
-    for at, (score, (after, before, is_cut, survives)) in enumerate(zip(WHOLE, asked, strict=True)):
-        sizes = {
-            "n_context": after,
-            "n_context_full": before,
-            "truncated": is_cut,
-            "answer_survives": survives,
-        }
+    for at, (score, cut) in enumerate(zip(WHOLE, CUTS, strict=True)):
+        sizes = {"n_context": cut[0]}
         seconds = {"decode_seconds": at + 1.0, "decode_arms": 1, "n_generated": (2, 2, 2, 4)[at]}
         yield full(f"w{at}", score, **sizes, **seconds, output_logprob=-1.0, n_evictable=SIZE[at])
 
@@ -343,15 +342,32 @@ def test_budgets_of_a_draw(words_alone):
     shows(row, realised_share=(0.2 + 0.3 + 0.25 + 0.25 + 0.3 + 0.2 + 0.25 + 0.25) / 8, expected_share=0.25)
 
 
-def test_contexts(study, registered):
-    rows = study.table[study.table["n_context"].notna()]
-    whole = {name: row for name, row in zip(rows["example_id"], rows.to_dict("records"), strict=False)}
-    asked = ("n_context", "n_context_full", "truncated", "answer_survives")
-    columns = {
-        column: [whole[name][column] if name in whole else 1.0 for name in study.table["example_id"]]
-        for column in asked
-    }
-    told = dataclasses.replace(study, table=study.table.assign(**columns))
+def test_contexts(study, registered, tmp_path):
+    (tmp_path / "examples").mkdir()
+    (suite,) = set(study.table["suite"]) - {"bare"}
+    place = {"suite": suite, "model": "a", "task": "words"}
+    every = [
+        Example(
+            **place,
+            example_id=f"w{at}",
+            question="?",
+            references=["x"],
+            segments={},
+            needle_depths=[],
+            needle_tokens=[],
+            n_context_full=before,
+            n_context=after,
+            n_prompt=after + 9,
+            truncated=is_cut,
+            answer_survives=survives,
+            difference="",
+        )
+        for at, (after, before, is_cut, survives) in enumerate(CUTS)
+    ]
+    (tmp_path / "examples" / f"{suite}.a.words.jsonl").write_bytes(planting.lines(every))
+    whole = {f"w{at}": cut[0] for at, cut in enumerate(CUTS)}
+    after = [whole.get(name, 1.0) for name in study.table["example_id"]]
+    told = dataclasses.replace(study, table=study.table.assign(n_context=after), folder=tmp_path)
     (row,) = lines(contexts(Scope(Report(told, [registered], []))), "contexts", task="words", model="a")
     # Before 400 400 300 1000, after 100 200 300 500: shares 1/4, 1/2, 1, 1/2.
     shows(row, examples=4, before=400.0, before_max=1000.0, after=250.0, after_max=500.0)
@@ -466,17 +482,17 @@ def test_the_control(study, registered, details):
 
 def test_numbers_for_machines():
     given = (1 / 3, 123456.7, 1234567.0, -0.0, 1e-9 / 3, 0.5, math.inf, NAN, None)
-    assert [as_json.rounded(value) for value in given] == [
+    assert [verdict_json.rounded(value) for value in given] == [
         *(0.333333, 123457.0, 1234570.0, 0.0, 3.33333e-10, 0.5),
         *(None, None, None),
     ]
-    assert str(as_json.rounded(-1e-400)) == "0.0"
+    assert str(verdict_json.rounded(-1e-400)) == "0.0"
     found = Estimate(2 / 3, 0.1234567, None, 7, 3, "why", "beside")
-    assert as_json.estimate(found) == {
+    assert verdict_json.estimate(found) == {
         **{"value": 0.666667, "lo": 0.123457, "hi": None, "n": 7, "clusters": 3},
         **{"undefined": "why", "note": "beside"},
     }
-    assert as_json.dumped({"b": 1, "a": "é"}) == '{\n "a": "é",\n "b": 1\n}\n'
+    assert verdict_json.dumped({"b": 1, "a": "é"}) == '{\n "a": "é",\n "b": 1\n}\n'
 
 
 def test_numbers_for_people():
@@ -501,7 +517,7 @@ def test_the_verdict_table(study, registrations):
     assert "fragile 3/20" in text
     sure = dataclasses.replace(verdict, fragile=Fragile(0, 20))
     assert "fragile" not in " ".join(verdict_table(Report(study, [registered], [sure])))
-    missing = tuple(Missing("s", f"shard{at}", at + 1, 1000 * (at + 1), "not started") for at in range(6))
+    missing = tuple(MissingRows("s", f"shard{at}", at + 1, 1000 * (at + 1), "not started") for at in range(6))
     lost = dataclasses.replace(
         verdict, answer=Answer(State.INCOMPLETE, {}, missing=missing, problems=("p", "q"))
     )

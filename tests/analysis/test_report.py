@@ -11,8 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from analysis import __main__ as cli
-from analysis.core import run as core_run
-from analysis.core.evidence import Shown
+from analysis.core.evidence import KnownEvidence
 from analysis.describe import two_draws
 from analysis.describe.parts import Part, Picture
 from analysis.describe.table import Column, Table
@@ -156,7 +155,7 @@ def harmful(few, tmp_path_factory):
     """A hostile study, analysed."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(core_run, "read_evidence", lambda *_: Shown(hostile.evidence(["R"])))
+        patch.setattr("analysis.core.open.read_evidence", lambda *_: KnownEvidence(hostile.evidence(["R"])))
         assert cli.main([str(results), "--registration", str(home)]) == 0
     return results, home
 
@@ -211,7 +210,7 @@ def test_hostile_text_is_text(harmful):
 
 def test_the_same_logs_give_the_same_bytes(harmful, tmp_path, monkeypatch):
     results, home = harmful
-    monkeypatch.setattr(core_run, "read_evidence", lambda *_: Shown(hostile.evidence(["R"])))
+    monkeypatch.setattr("analysis.core.open.read_evidence", lambda *_: KnownEvidence(hostile.evidence(["R"])))
     other = tmp_path / "elsewhere"
     assert cli.main([str(results), "--registration", str(home), "--out", str(other)]) == 0
     assert (other / "report.html").read_bytes() == (results / "report.html").read_bytes()

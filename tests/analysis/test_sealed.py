@@ -122,7 +122,7 @@ def test_threat_14_sealed_code_that_differs_stops_everything(run, study, home, m
     shutil.copyfile(sealing.ROOT / "requirements.lock", tmp_path / "tree" / "requirements.lock")
     tree = tmp_path / "tree"
     monkeypatch.setattr("analysis.core.run.REPOSITORY", tree)
-    monkeypatch.setattr("analysis.core.loaded.check_loaded", lambda *_: None)
+    monkeypatch.setattr("analysis.core.open.check_loaded", lambda *_: None)
     for added in ("claims/x9.py", "describe/x9.py", "describe/posthoc/x9.py", "render/x9.py", "x9.py"):
         (tree / "analysis" / added).parent.mkdir(exist_ok=True)
         (tree / "analysis" / added).write_text("")

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from analysis import __main__ as analysis
-from analysis.core import run
-from analysis.core.evidence import Shown
+from analysis.core.evidence import KnownEvidence
 from analysis.render import __main__ as answers
 from tests import hostile, planted
 
@@ -79,7 +78,8 @@ def harmful(few_draws, tmp_path_factory):
     """Both pages of a study whose every text means harm."""
     results, home = hostile.folder(tmp_path_factory.mktemp("harm"), few_draws)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "read_evidence", lambda *_: Shown(hostile.evidence(["R", "S"])))
+        found = KnownEvidence(hostile.evidence(["R", "S"]))
+        patch.setattr("analysis.core.open.read_evidence", lambda *_: found)
         return pages_of(results, results, "--registration", str(home))
 
 

@@ -268,8 +268,8 @@ def git(root, *arguments):
 
 
 def typed(root):
-    """The lines to type that verdicts.md prints for the seal before the first amendment."""
-    lines = (root / "results/mini/verdicts.md").read_text().splitlines()
+    """The lines to type that evidence.md prints for the seal before the first amendment."""
+    lines = (root / "results/mini/evidence.md").read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if "at the root of a clone:" in line)
     return [
         line.strip() for line in itertools.takewhile(lambda x: x.startswith(" " * 11), lines[start + 1 :])
@@ -304,7 +304,7 @@ def test_the_verdict_by_the_first_seal_can_be_had_by_typing_what_is_printed(fres
     said = analysis(fresh, code=0)
     assert "AMENDED AFTER DATA" in said.splitlines()[0]
     assert said.splitlines()[-1] == "study mini, UNWITNESSED, AMENDED AFTER DATA"
-    full = (fresh / "results/mini/verdicts.md").read_text()
+    full = (fresh / "results/mini/evidence.md").read_text()
     flat = " ".join(full.split())
     assert f"AMENDMENTS of R, first sealed as {first[:12]}" in flat
     assert "R-1 amended after data, 2 attempts and 0 recorded looks: the threshold was a typing error" in flat
@@ -331,5 +331,5 @@ def test_a_seal_without_a_commit_says_why_there_is_no_command(unlocked):
     move_threshold(unlocked)
     kvexp(unlocked, "amend", "mini", "R", *WHY, "--data-seen", "all")
     analysis(unlocked, code=0)
-    full = " ".join((unlocked / "results/mini/verdicts.md").read_text().split())
+    full = " ".join((unlocked / "results/mini/evidence.md").read_text().split())
     assert "no command, the seal names no commit" in full

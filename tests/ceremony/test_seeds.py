@@ -3,7 +3,7 @@
 import pytest
 
 from analysis.core import decide
-from analysis.core.registrations import Folders
+from analysis.core.folders import Folders
 from analysis.core.seals import read_seals, seeded
 from kvexp.ceremony import seal
 from kvexp.ceremony.authorities import load_trust

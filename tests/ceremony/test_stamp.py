@@ -555,7 +555,7 @@ def test_a_link_is_no_token(own, manifest, tmp_path):
     reply = stamp.stamp_paths(manifest).reply
     reply.rename(tmp_path / "elsewhere")
     reply.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(KvexpError, match="regular file"):
+    with pytest.raises(KvexpError, match="is a link: put the file itself there"):
         stamp.read_token(manifest, own.trust())
 
 

@@ -1,12 +1,9 @@
-"""Which registrations judge a study: those locked with its logs before all others."""
+"""Where the parts of a study lie: results, registrations locked with them, and other registrations."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.core import decide
-from kvexp.documents.forms import COPIED, LOCKED
-from kvexp.documents.registration import Registered, load_files, load_folder
+from kvexp.documents.forms import COPIED
 from kvexp.documents.seals import chain
 from kvexp.errors import IntegrityError
 
@@ -53,23 +50,6 @@ class Folders:
                 raise IntegrityError(f"{self.results / name} is a link: put the folder itself there")
 
 
-def files(folders: Folders) -> list[Path]:
-    """The file of every registration, sorted by id; of two with one id that of the first folder."""
-    found: dict[str, Path] = {}
-    every = [folders.results / LOCKED, *folders.homes]
-    for folder in every:
-        for path in _files(folder):
-            found.setdefault(path.name, path)
-    if not found:
-        load_folder(every[-1], decide.CLAIMS)  # says what is wrong with the last one
-    return [path for _, path in sorted(found.items())]
-
-
-def load(paths: list[Path]) -> list[Registered]:
-    """Every registration, checked on its own and beside the others."""
-    return load_files(paths, decide.CLAIMS)
-
-
 def home(folders: Folders, registration_id: str) -> Path | None:
     """Where a registration lies that was locked with the logs; None if it is nowhere else."""
     found = (folder for folder in folders.homes if (folder / f"{registration_id}.toml").is_file())
@@ -86,8 +66,3 @@ def later_seals(folders: Folders, registration_id: str, seal: str) -> bool:
     except IntegrityError:
         return False
     return seal in links[:-1]
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from folder.glob("*.toml")

@@ -1,14 +1,13 @@
-"""The evidence as text: who said when, what was run, locked, looked at and amended, and what that proves."""
+"""evidence.md: who said what when, what was run, locked, looked at and amended, and what that proves."""
 
 import shlex
 from collections.abc import Iterator
 
-from analysis.core.evidence import FILE
-from analysis.core.seals import CLAIMS, SHORT, Seal, Step
+from analysis.core.amendments import CLAIMS, AmendmentStep
+from analysis.core.seals import SHORT, Seal
+from analysis.core.verdict_text import STAGES, WORD, joined, missing_evidence, touched, worth, wrapped
 from analysis.core.verdicts import Report
-from analysis.core.words import wrapped
 from kvexp.documents.forms import (
-    GRADES,
     KINDS,
     AttemptEvidence,
     Check,
@@ -18,55 +17,36 @@ from kvexp.documents.forms import (
     Regenerated,
     SealEvidence,
     Stamp,
-    vouched,
 )
 from kvexp.documents.manifest import Manifest, home_prefix
 from kvexp.documents.seals import Seals, chain
 from kvexp.errors import printable
 
-FEW = 3
 HOLDS = {True: "holds", False: "FAILS", None: "open"}
-WORD = "as told by evidence.json, whose digests fit the files here; no time stamp was checked again"
 
 
-def evidence_lines(report: Report, *, is_full: bool) -> Iterator[str]:
-    """Lines of the section; without `is_full` what fails, and the rest in few words."""
-    shown, study = report.bound.shown, report.study.name
-    if shown.evidence is None:
-        note = shown.note
-        if not note and report.bound.seals:
-            note = f"there is no {FILE}: run kvexp verify {study}"
-        if note:
-            yield from _line("EVIDENCE: ", note)
-            yield ""
-        return
-    yield from _line("EVIDENCE ", f"{WORD}: run kvexp verify {shown.evidence.study} yourself")
-    yield from _full(shown.evidence) if is_full else _short(shown.evidence)
-    yield ""
+def evidence_text(report: Report) -> str:
+    """What was known before, every amendment, and all that evidence.json says."""
+    lines = list[str]()
+    for one in report.registrations:
+        lines += _line(f"  {one.content.id}  existing data: ", one.content.existing_data_note)
+    for name, seal in sorted(report.bound.seals.items()):
+        for number, step in enumerate(seal.steps):
+            if number == 0:
+                lines += ["", *_line(f"AMENDMENTS of {name}, first sealed as ", step.stated.replaces[:SHORT])]
+            lines += _step(step, report, seal)
+    shown = report.bound.shown
+    if shown.evidence is not None:
+        lines += ["", *_line("EVIDENCE ", f"{WORD}: run kvexp verify {shown.evidence.study} yourself")]
+        lines += _full(shown.evidence)
+    elif shown.note or report.bound.seals:
+        lines += ["", *_line("EVIDENCE: ", shown.note or missing_evidence(report.study.name))]
+    return joined(lines)
 
 
-def _short(found: Evidence) -> Iterator[str]:
-    failing = [one for one in found.checks if one.holds is False]
-    for check in failing[:FEW]:
-        yield from _line("  FAILS: ", check.words)
-    for check in found.checks:
-        if check.name.startswith("existing data"):
-            yield from _line("  ", check.words)
-    sealed = [one for one in found.seals if one.seal is not None]
-    for seal in sealed[:FEW]:
-        times = ", ".join(stamp.time for stamp in seal.stamps) or "no time stamp"
-        yield from _line(f"  seal {seal.id} {_id(seal.seal)}: ", f"{times}; {_words(seal)}")
-    counted = sum(one.counts for one in found.attempts)
-    locks = ", ".join(one.suite for one in found.locks if one.manifest is not None) or "none"
-    words = f"attempts: {counted} counted, {len(found.attempts) - counted} not; locks: {locks}"
-    yield from _line("  ", f"{words}; looks before the lock: {len(found.looks)}")
-    told = [one.holds for one in found.checks]
-    words = f"{told.count(True)} hold, {told.count(False)} fail, {told.count(None)} open"
-    yield from _line("  ", f"checks: {words}; in full, with what no file can exclude: verdicts.md")
-
-
-def _words(one: SealEvidence | LockEvidence) -> str:
-    return vouched(one.stamps) if one.stamps else GRADES[one.grade]
+def _line(head: str, text: str) -> list[str]:
+    """Text of unknown origin behind a head; long words do not break the page."""
+    return wrapped(printable(head), printable(text))
 
 
 def _full(found: Evidence) -> Iterator[str]:
@@ -109,11 +89,11 @@ def _regenerated(again: Regenerated) -> Iterator[str]:
 
 
 def _seal(seal: SealEvidence) -> Iterator[str]:
-    sealed = "not sealed" if seal.seal is None else f"seal {_id(seal.seal)}"
+    sealed = "not sealed" if seal.seal is None else f"seal {seal.seal[:SHORT]}"
     yield from _line(f"  {seal.id}  ", f"{sealed}: {seal.title}")
     if seal.seal is None:
         return
-    yield from _line("     ", f"{_words(seal)}; existing data: {seal.existing_data}")
+    yield from _line("     ", f"{worth(seal)}; existing data: {seal.existing_data}")
     if seal.registered_at is not None:
         yield from _line("     ", f"registered {seal.registered_at}, by the author's word")
     if seal.registrations_made is not None:
@@ -145,7 +125,7 @@ def _lock(lock: LockEvidence) -> Iterator[str]:
     if lock.manifest is None:
         yield from _line("  ", f"suite {lock.suite} is not locked")
         return
-    yield from _line("  ", f"suite {lock.suite} locked, {_id(lock.manifest)}: {_words(lock)}")
+    yield from _line("  ", f"suite {lock.suite} locked, {lock.manifest[:SHORT]}: {worth(lock)}")
     if lock.incomplete is not None:
         yield from _line("     incomplete: ", lock.incomplete)
     for stamp in lock.stamps:
@@ -163,19 +143,10 @@ def _check(check: Check) -> Iterator[str]:
     yield from _line(f"  {HOLDS[check.holds]}: ", check.words)
 
 
-def _id(digest: str | None) -> str:
-    return "" if digest is None else digest[:SHORT]
-
-
-def _line(head: str, text: str) -> list[str]:
-    """Text of unknown origin behind a head; long words do not break the page."""
-    return wrapped(printable(head), printable(text))
-
-
 # How to get the verdict by a seal that was amended: by its registration and its code, on the same logs.
 
 
-def commands(step: Step, study: str, seal: Seal, parent: Seal | None) -> Iterator[str]:
+def commands(step: AmendmentStep, study: str, seal: Seal, parent: Seal | None) -> Iterator[str]:
     """Lines to type at the root of a clone, uncut; or why there are none.
 
     Args:
@@ -195,7 +166,7 @@ def commands(step: Step, study: str, seal: Seal, parent: Seal | None) -> Iterato
         yield from (f"       {line}" for line in _lines(step, study, seal, above))
 
 
-def _lines(step: Step, study: str, seal: Seal, above: tuple[Seals, str] | None) -> Iterator[str]:
+def _lines(step: AmendmentStep, study: str, seal: Seal, above: tuple[Seals, str] | None) -> Iterator[str]:
     before, name = step.before, step.stated.registration
     prefix = home_prefix(before.read_manifest(), name)
     there = f"../{study}-before-{step.name}"
@@ -234,70 +205,36 @@ def _typed(*words: str) -> str:
     return shlex.join(words)
 
 
-# Amendments as text: the first seal, every step after it, and how to get the verdict before each.
+# Amendments: the seal before, what the author stated, what changed.
 
 
-STAGES = {"before-data": "amended before data", "after-data": "amended after data"}
-
-
-def amendment_lines(report: Report, *, is_full: bool) -> Iterator[str]:
-    """Lines of the section; nothing if nothing was amended."""
-    amended = {name: seal for name, seal in sorted(report.bound.seals.items()) if seal.steps}
-    for name, seal in amended.items():
-        yield from _amendment_line(
-            f"AMENDMENTS of {name}, first sealed as ", seal.steps[0].stated.replaces[:SHORT]
-        )
-        for step in seal.steps:
-            yield from _step(step, report, seal) if is_full else _short_digest(step)
-    if amended:
-        yield ""
-
-
-def _short_digest(step: Step) -> Iterator[str]:
-    yield from _amendment_line(
-        f"  {step.name} {STAGES[step.stated.stage]}: ", f"{step.stated.why}; {_touched(step)}"
-    )
-
-
-def _step(step: Step, report: Report, seal: Seal) -> Iterator[str]:
+def _step(step: AmendmentStep, report: Report, seal: Seal) -> Iterator[str]:
     stated = step.stated
-    yield from _amendment_line(f"  seal {stated.replaces[:SHORT]}", _stamped(step, report))
+    yield from _line(f"  seal {stated.replaces[:SHORT]}", _stamped(step, report))
     for stamp in _stamps(step, report):
         yield from stamp_lines("     stamped ", stamp)
     made = (
         f"{STAGES[stated.stage]}, {stated.attempts} attempts and {stated.looks} recorded looks: {stated.why}"
     )
-    yield from _amendment_line(f"  {step.name} ", made)
-    yield from _amendment_line("     data seen: ", stated.data_seen)
+    yield from _line(f"  {step.name} ", made)
+    yield from _line("     data seen: ", stated.data_seen)
     for path, kind in sorted(stated.files.items()):
-        yield from _amendment_line("     ", f"{kind}  {path}")
-    yield from _amendment_line("     ", _touched(step))
+        yield from _line("     ", f"{kind}  {path}")
+    yield from _line("     ", touched(step))
     for line in step.lines:
-        yield from _amendment_line("     ", line)
+        yield from _line("     ", line)
     yield from commands(step, report.study.name, seal, report.bound.seals.get(seal.parent or ""))
 
 
-def _touched(step: Step) -> str:
-    """Which claims it touches, and by what."""
-    if step.shared:
-        return f"touches every claim: {', '.join(step.shared)}"
-    claims = [f"{name} ({', '.join(what)})" for name, what in step.claims.items()]
-    return f"touches {', '.join(claims)}" if claims else "touches no claim"
-
-
-def _stamped(step: Step, report: Report) -> str:
+def _stamped(step: AmendmentStep, report: Report) -> str:
     if _stamps(step, report):
         return ""
     is_known = report.bound.shown.evidence is not None
     return ": no time stamp" if is_known else f": for its time stamp run kvexp verify {report.study.name}"
 
 
-def _stamps(step: Step, report: Report) -> list[Stamp]:
+def _stamps(step: AmendmentStep, report: Report) -> list[Stamp]:
     """Of the seal that it replaced, as the evidence has them."""
     found = report.bound.shown.evidence
     steps = [] if found is None else found.amendments
     return [stamp for one in steps if one.replaces == step.stated.replaces for stamp in one.stamps]
-
-
-def _amendment_line(head: str, text: str) -> list[str]:
-    return wrapped(printable(head), printable(text))

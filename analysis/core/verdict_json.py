@@ -5,18 +5,17 @@ Bytes depend on the logs, registrations, seals, locks and evidence alone: no clo
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 import pandas as pd
 
-from analysis.core.decide import Answer, Missing, Verdict, not_planned
+from analysis.core.amendments import AmendmentStep
+from analysis.core.decide import Answer, MissingRows, Verdict, not_planned
 from analysis.core.estimates import Estimate
-from analysis.core.seals import Step
 from analysis.core.verdicts import Report
 from kvexp.documents.registration import Registered
-
-# How numbers are written for machines: 6 significant digits, null where there is none.
 
 
 def dumped(body: dict[str, Any]) -> str:
@@ -26,15 +25,7 @@ def dumped(body: dict[str, Any]) -> str:
 
 def estimate(found: Estimate) -> dict[str, Any]:
     """A number with its interval."""
-    return {
-        "value": rounded(found.value),
-        "lo": rounded(found.lo),
-        "hi": rounded(found.hi),
-        "n": found.n,
-        "clusters": found.clusters,
-        "undefined": found.undefined,
-        "note": found.note,
-    }
+    return {**asdict(found), **{name: rounded(getattr(found, name)) for name in ("value", "lo", "hi")}}
 
 
 def rounded(value: float | None) -> float | None:
@@ -86,12 +77,9 @@ def _registration(report: Report, registered: Registered) -> dict[str, Any]:
     }
 
 
-def _amendment(step: Step) -> dict[str, Any]:
-    touches = {
-        "shared": list(step.shared),
-        "claims": {name: list(what) for name, what in step.claims.items()},
-    }
-    return {**msgspec.to_builtins(step.stated), "touches": touches, "lines": list(step.lines)}
+def _amendment(step: AmendmentStep) -> dict[str, Any]:
+    touches = {"shared": step.shared, "claims": step.claims}
+    return {**msgspec.to_builtins(step.stated), "touches": touches, "lines": step.lines}
 
 
 def _claim(report: Report, verdict: Verdict) -> dict[str, Any]:
@@ -106,7 +94,7 @@ def _claim(report: Report, verdict: Verdict) -> dict[str, Any]:
         "provisional": report.provisional(verdict),
         "history": report.history(verdict),
         "label": report.label(verdict),
-        "fragile": None if fragile is None else {"differ": fragile.differ, "of": fragile.of},
+        "fragile": None if fragile is None else asdict(fragile),
         "kill_condition": claim.kill,
         "support_condition": claim.support,
         **_answer(answer),
@@ -130,14 +118,8 @@ def _answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _missing(part: Missing) -> dict[str, Any]:
-    return {
-        "suite": part.suite,
-        "shard_id": part.shard_id,
-        "rows": part.rows,
-        "of": part.of,
-        "reason": part.reason,
-    }
+def _missing(part: MissingRows) -> dict[str, Any]:
+    return {name: value for name, value in asdict(part).items() if name != "nouns"}
 
 
 def _unplanned(suite: str) -> dict[str, Any]:
