@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -63,6 +63,12 @@ def printable(text: str) -> str:
     return "".join(
         c.encode("unicode_escape").decode() if unicodedata.category(c) in _UNFIT else c for c in text
     )
+
+
+def first(lines: Sequence[str], most: int, more: str = "more") -> list[str]:
+    """The first lines, then how many there are beyond them."""
+    rest = len(lines) - most
+    return [*lines[:most], f"and {rest} {more}"] if rest > 0 else list(lines)
 
 
 def suggest(name: str, known: list[str]) -> str:

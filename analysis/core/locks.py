@@ -12,6 +12,7 @@ from analysis.core.problems import Problem
 from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import SealError
+from kvexp.errors import first
 from kvexp.records import RecordError, encode
 
 SHOWN = 5
@@ -59,9 +60,7 @@ def _read(files: LockFiles, seals: Mapping[str, object] | None) -> Locked:
         sealed = files.read_manifest()
         manifest = sealed.digest
         lines = files.differences(sealed)
-        words += [f"since the lock of suite {suite}: {line}" for line in lines[:SHOWN]]
-        if len(lines) > SHOWN:
-            words.append(f"since the lock of suite {suite}: and {len(lines) - SHOWN} more")
+        words += [f"since the lock of suite {suite}: {line}" for line in first(lines, SHOWN)]
         about = files.read_about()
         if about.suite != suite or (seals is not None and about.seal not in seals):
             words.append(f"{name}/{LOCKS}/{suite}.json is about another suite or seal")

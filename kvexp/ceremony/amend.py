@@ -1,11 +1,9 @@
 """Amendments: a change of sealed files, registered with its diff, its reason and what had been seen."""
 
-import contextlib
 import difflib
 import hashlib
 import json
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +12,20 @@ from typing import Any
 
 import msgspec
 
-from kvexp.ceremony.changes import grid_changes, other_words
-from kvexp.ceremony.home import KINDS, Home
+from kvexp.ceremony.grid_changes import grid_changes, other_words
+from kvexp.ceremony.home import KINDS, SHOWN, Home, protocols_of
 from kvexp.ceremony.seal import Draft, draft, same
 from kvexp.documents.forms import LOOKS, STAMPS, Amendment, Stage
-from kvexp.documents.manifest import core_files, differences, read_manifest
+from kvexp.documents.manifest import core_files, differences
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import STATEMENT, Seals, read_amendment
-from kvexp.errors import ConfigError, printable
+from kvexp.errors import ConfigError, first, printable
 from kvexp.files import digest as digest_of
 from kvexp.files import write_whole
+from kvexp.study import provenance
 from kvexp.study.compose import Selection
 
 DIFF = "change.diff"
-SHOWN = 20  # shards in a message
 
 
 @dataclass(frozen=True)
@@ -82,12 +80,11 @@ def amend(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
 
 def _check_grid(home: Home, one: Registered, grid: list[str], reason: Reason) -> None:
     if grid and not reason.changes_grid:
-        more = [f"and {len(grid) - SHOWN} more shards"] if len(grid) > SHOWN else []
         raise ConfigError(
             f"{len(grid)} shards would be others than seal {one.content.id} of study {home.study} has"
             f"{other_words(home, [one.content.id])}: give the words that it was sealed with, or, if the grid "
             "is what shall change, say --change-grid",
-            [*grid[:SHOWN], *more],
+            first(grid, SHOWN, "more shards"),
         )
 
 
@@ -139,9 +136,9 @@ def _keep(home: Home, selection: Selection, one: Registered, reason: Reason) -> 
 
 def _protocol_changes(seals: Seals, made: Draft) -> Iterator[tuple[str, str]]:
     """Files that make data and are others now; the seal lists them through its protocol manifests."""
+    sealed = protocols_of(seals)
     for kind in KINDS:
-        path = seals.protocol(kind)
-        before = read_manifest(path).files if path.exists() else {}
+        before = sealed[kind].files if kind in sealed else {}
         now = made.protocols.get(kind, {})
         for name in sorted(before.keys() | now.keys()):
             if before.get(name) != now.get(name):
@@ -166,9 +163,8 @@ def _looks(home: Home) -> int:
 def _diffs(home: Home, seals: Seals, files: dict[str, str]) -> Iterator[str]:
     """Unified diffs of what changed, as far as the text before can be found again."""
     commit, old = seals.read_about().git_commit, dict(seals.read_manifest().files)
-    for kind in KINDS:
-        if seals.protocol(kind).exists():
-            old |= read_manifest(seals.protocol(kind)).files
+    for sealed in protocols_of(seals).values():
+        old |= sealed.files
     for path, kind in files.items():
         yield f"# {kind}  {path}\n"
         before = b"" if kind == "added" else _sealed_bytes(home, seals, path, old[path], commit)
@@ -187,17 +183,10 @@ def _lines(body: bytes) -> list[str]:
 
 def _sealed_bytes(home: Home, seals: Seals, path: str, digest: str, commit: str | None) -> bytes | None:
     """What was sealed: the registration as the seal keeps it, or the file as git does."""
-    found = None
     if path == f"{home.prefix}/{seals.id}.toml" and seals.text.is_file():
-        found = seals.text.read_bytes()
-    elif commit is not None:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            found = subprocess.run(
-                ["git", "-C", str(home.root), "show", f"{commit}:{path}"],
-                capture_output=True,
-                timeout=30,
-                check=True,
-            ).stdout
+        found: bytes | None = seals.text.read_bytes()
+    else:
+        found = None if commit is None else provenance.git(home.root, "show", f"{commit}:{path}")
     return found if found is not None and hashlib.sha256(found).hexdigest() == digest else None
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from kvexp import files
 from kvexp.ceremony.home import Home
-from kvexp.ceremony.intact import anchor_of
+from kvexp.ceremony.stamp import keying_anchor
 from kvexp.documents.forms import AttemptEvidence
 from kvexp.documents.seals import UNANCHORED, Lines, accepted, why_not
 from kvexp.errors import IntegrityError
@@ -121,25 +121,17 @@ def broken_chains(found: list[Started]) -> list[str]:
     return broken
 
 
-# Which shards of a sealed suite hold rows that cannot count: to be known before the analysis says so.
+def uncounted(home: Home, registration_id: str, folders: Iterable[Path]) -> list[str]:
+    """One line for each folder of a shard that holds an attempt which does not count: the last such one.
 
-
-def uncounted(home: Home, registration_id: str, folders: Iterable[Path]) -> dict[Path, str]:
-    """By folder of a shard, why an attempt in it does not count; only shards that have such an attempt."""
+    This is to be known before the analysis says so.
+    """
     seals = accepted(home.folder, registration_id)
-    anchor = anchor_of(home, registration_id)
+    anchor = keying_anchor(home, registration_id)
     found = {}
     for folder in folders:
         for attempt in read_attempts(folder):
             if reason := why_uncounted(attempt, seals, anchor):
-                found[folder] = f"attempt {attempt.number} was {reason}" if _is_past(reason) else reason
-    return found
-
-
-def _is_past(reason: str) -> bool:
-    return reason.startswith(("made ", "configured "))
-
-
-def lines(home: Home, found: dict[Path, str]) -> list[str]:
-    """One line for each folder."""
+                is_past = reason.startswith(("made ", "configured "))
+                found[folder] = f"attempt {attempt.number} was {reason}" if is_past else reason
     return [f"{folder.relative_to(home.root)}: {reason}" for folder, reason in found.items()]

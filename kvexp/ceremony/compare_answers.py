@@ -1,7 +1,7 @@
 """One logged generation against the one that its model gives now: every field, or what other software allows.
 
 Logs hold numbers as the shortest decimals that give the same float64, so on the same software every
-digit must come again; of other software, see `replay_tolerance`.
+digit must come again; of other software, see `Tolerance`.
 """
 
 import math
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvexp.ceremony.replay_draws import AGREEMENT, HALF_AGREEMENT, ROW_AGREEMENT
-from kvexp.ceremony.replay_rows import Logged
+from kvexp.ceremony.replay_draws import ROW_AGREEMENT, least_agreement
+from kvexp.ceremony.replay_source import Logged
+from kvexp.errors import first
 from kvexp.records import Generation, Key
 from kvexp.replay.probe import PLACES, agreement
 
@@ -148,7 +149,6 @@ def matched(one: Logged, made: Made, same_stack: bool) -> Matched:
     wrong = list(_said(row, now, differ)) if same_stack else list(_abroad(one, made, allowed, near_tie))
     if (arms := now.seconds.decode_arms) != row.seconds.decode_arms:
         wrong.insert(0, f"{arms} arms decode together, the log says {row.seconds.decode_arms}")
-    more = [f"and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
     return Matched(
         same_stack=same_stack,
         dtype=dtype,
@@ -158,7 +158,7 @@ def matched(one: Logged, made: Made, same_stack: bool) -> Matched:
         near_tie=near_tie and not same_stack,
         places=made.places,
         largest=_differences(row, now, _comparable(row, now)),
-        wrong=f"{one.place}: {'; '.join([*wrong[:SHOWN], *more])}" if wrong else "",
+        wrong=f"{one.place}: {'; '.join(first(wrong, SHOWN))}" if wrong else "",
     )
 
 
@@ -187,8 +187,7 @@ def _abroad(one: Logged, made: Made, allowed: Tolerance, near_tie: bool) -> Iter
     if row.score_value != made.score_of_logged:
         yield f"the logged text scores {made.score_of_logged:.10g}, the log says {row.score_value:.10g}"
     yield from _keep_set(row, now)
-    needed = AGREEMENT if one.shard.model.dtype == "float32" else HALF_AGREEMENT
-    places = (1 - needed) * now.n_evictable
+    places = (1 - least_agreement(one.shard.model.dtype)) * now.n_evictable
     yield from _said(row, now, [n for n in SIZES if _gap(getattr(row, n), getattr(now, n)) > places])
     if not _has_other_answer(row, now):
         yield from _said(row, now, [name for name in ("undefined",) if _differ(row, now, name)])

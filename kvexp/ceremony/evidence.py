@@ -4,25 +4,25 @@ Everything is read from files; nothing here decides a verdict. The result has no
 machine in it, so that the same files give the same bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from kvexp.ceremony.attempts import Started, started
-from kvexp.ceremony.authorities import StampError, Trust, load_trust
+from kvexp.ceremony.authorities import StampError, load_trust
 from kvexp.ceremony.home import Home
-from kvexp.ceremony.intact import anchor_of
-from kvexp.ceremony.tokens import Token, grade_of, read_tokens
+from kvexp.ceremony.stamp import keying_anchor, read_tokens
+from kvexp.ceremony.tokens import Token
 from kvexp.documents.forms import (
     LOOKS,
     AmendmentEvidence,
     AttemptEvidence,
-    Lock,
     LockEvidence,
     Look,
     SealEvidence,
     Stamp,
+    grade_of,
 )
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import read_bytes
@@ -30,7 +30,6 @@ from kvexp.documents.registration import Registered
 from kvexp.documents.seals import (
     UNANCHORED,
     Lines,
-    Seals,
     accepted,
     decoded,
     read_amendment,
@@ -41,8 +40,22 @@ from kvexp.records import Reader
 
 FILE = "evidence.json"
 MAX_LOOKS = 4 * 1024 * 1024
-_lock: Reader[Lock] = Reader(Lock)
 _look: Reader[Look] = Reader(Look)
+T = TypeVar("T")
+NONE_YET = "before-creation"
+SEEN = "after-analysis"
+MEANS = {
+    NONE_YET: "there were none yet",
+    "before-observation": "there were some, and nobody had observed them",
+    "before-access": "there were some, and the author had no access to them",
+    "before-analysis": "the author had them, and had not analysed them",
+    SEEN: "the author had analysed them",
+}
+
+
+def told(level: str) -> str:
+    """A level of the registration's `existing_data` in words, as the author states it."""
+    return f"{MEANS[level]} ({level})" if level in MEANS else level
 
 
 @dataclass(frozen=True)
@@ -89,11 +102,10 @@ class Found:
         """The registration that lists a suite."""
         return next(one.content.id for one in self.registered if suite in one.content.suites)
 
-    def owns(self, registration_id: str, suite: str) -> bool:
-        """Whether a registration lists a suite; looks may name suites of registrations that are gone."""
-        return any(
-            suite in one.content.suites for one in self.registered if one.content.id == registration_id
-        )
+    def suites(self, registration_id: str) -> set[str]:
+        """The suites that a registration lists."""
+        mine = (one.content for one in self.registered if one.content.id == registration_id)
+        return {suite for content in mine for suite in content.suites}
 
     def attempt_evidence(self) -> list[AttemptEvidence]:
         """Every attempt, judged by the seals of its suite's registration."""
@@ -105,140 +117,113 @@ class Found:
 
 def find(home: Home, registered: list[Registered]) -> Found:
     """Read everything. Raises IntegrityError for a seal, lock or attempt that cannot be read at all."""
-    trusts = load_trust(home.root, home.folder)
-    problems: list[str] = []
-    seals, lines = {}, {}
-    for one in registered:
-        name = one.content.id
-        seals[name] = _seal(home, one, trusts, problems)
-        lines[name] = _lines(home, name, problems)
-    suites = sorted({suite for one in registered for suite in one.content.suites})
-    locks = {suite: _locked(home, suite, trusts, problems) for suite in suites}
-    steps = [step for one in registered for step in _amendments(home, one.content.id, trusts, problems)]
-    return Found(
-        home=home,
-        registered=registered,
-        seals=seals,
-        lines=lines,
-        attempts=list(started(home.results, suites)),
-        locks=locks,
-        looks=list(_looks(home)),
-        amendments=steps,
-        problems=[problem.replace(f"{home.root}/", "") for problem in problems],
-    )
+    return _Finder(home).find(registered)
 
 
-def _lines(home: Home, registration_id: str, problems: list[str]) -> dict[str, Lines]:
-    if not home.seals(registration_id).is_sealed():
-        return {}
-    try:
-        return accepted(home.folder, registration_id)
-    except IntegrityError as error:
-        problems.append(str(error))
-        return {}
+class _Finder:
+    """Reads what lies around a study; a paper or stamp that cannot be read stops nothing and is told."""
 
+    def __init__(self, home: Home) -> None:
+        self.home, self.trusts = home, load_trust(home.root, home.folder)
+        self.problems: list[str] = []
 
-def _seal(home: Home, one: Registered, trusts: dict[str, Trust], problems: list[str]) -> SealEvidence:
-    name = one.content.id
-    files = home.seals(name)
-    shared: dict[str, Any] = {
-        "id": name,
-        "title": one.content.title,
-        "existing_data": one.content.existing_data,
-        "parent": one.content.parent,
-        "registered_at": None if one.content.registered_at is None else one.content.registered_at.isoformat(),
-        "registrations_made": one.content.registrations_made,
-    }
-    if not files.is_sealed():
+    def find(self, registered: list[Registered]) -> Found:
+        ids = [one.content.id for one in registered]
+        seals, lines = {}, {}
+        for one, name in zip(registered, ids, strict=True):
+            seals[name], lines[name] = self._seal(one), self._lines(name)
+        suites = sorted({suite for one in registered for suite in one.content.suites})
+        return Found(
+            home=self.home,
+            registered=registered,
+            seals=seals,
+            lines=lines,
+            locks={suite: self._lock(suite) for suite in suites},
+            amendments=[step for name in ids for step in self._amendments(name)],
+            attempts=list(started(self.home.results, suites)),
+            looks=list(self._looks()),
+            problems=[problem.replace(f"{self.home.root}/", "") for problem in self.problems],
+        )
+
+    def _told(self, read: Callable[[], T], otherwise: T) -> T:
+        """What is read, or `otherwise`, with the reason among the problems."""
+        try:
+            return read()
+        except (IntegrityError, StampError) as error:
+            self.problems.append(str(error))
+            return otherwise
+
+    def _lines(self, name: str) -> dict[str, Lines]:
+        if not self.home.seals(name).is_sealed():
+            return {}
+        return self._told(lambda: accepted(self.home.folder, name), {})
+
+    def _seal(self, one: Registered) -> SealEvidence:
+        home, content, files = self.home, one.content, self.home.seals(one.content.id)
+        seal, found, stamps, anchor, commit = None, list[str](), list[Stamp](), UNANCHORED, None
+        if files.is_sealed():
+            sealed = files.read_manifest()
+            seal = sealed.digest
+            found = seal_differences(home.root, home.folder, content.id, content.claim)
+            stamps = self._stamps(files.manifest)
+            anchor = self._told(lambda: keying_anchor(home, content.id), UNANCHORED)
+            commit = self._told(lambda: files.read_about().git_commit, None)
         return SealEvidence(
-            **shared, seal=None, commit=None, differences=[], stamps=[], grade=0, anchor=UNANCHORED
+            id=content.id,
+            title=content.title,
+            existing_data=content.existing_data,
+            parent=content.parent,
+            registered_at=None if content.registered_at is None else content.registered_at.isoformat(),
+            registrations_made=content.registrations_made,
+            seal=seal,
+            commit=commit,
+            differences=found,
+            stamps=stamps,
+            grade=grade_of(stamps),
+            anchor=anchor,
         )
-    sealed = files.read_manifest()
-    found = seal_differences(home.root, home.folder, name, one.content.claim)
-    tokens = _tokens(files.manifest, trusts, problems)
-    try:
-        anchor = anchor_of(home, name)
-    except (IntegrityError, StampError) as error:
-        problems.append(str(error))
-        anchor = UNANCHORED
-    return SealEvidence(
-        **shared,
-        seal=sealed.digest,
-        commit=_commit(files, problems),
-        differences=found,
-        stamps=[_stamp(token) for token in tokens],
-        grade=grade_of(tokens),
-        anchor=anchor,
-    )
 
+    def _stamps(self, manifest: Path) -> list[Stamp]:
+        tokens = self._told(lambda: read_tokens(manifest, self.trusts), list[Token]())
+        return [token.stamp for token in tokens]
 
-def _commit(files: Seals, problems: list[str]) -> str | None:
-    try:
-        return files.read_about().git_commit
-    except IntegrityError as error:
-        problems.append(str(error))
-        return None
-
-
-def _tokens(manifest: Path, trusts: dict[str, Trust], problems: list[str]) -> list[Token]:
-    try:
-        return read_tokens(manifest, trusts)
-    except StampError as error:
-        problems.append(str(error))
-        return []
-
-
-def _stamp(token: Token) -> Stamp:
-    return Stamp(
-        trust=token.trust,
-        witness=token.witness,
-        root_sha256=token.root_sha256,
-        kind=token.kind,
-        time=token.time,
-        serial=f"{token.serial:x}",
-        anchor=token.anchor,
-    )
-
-
-def _locked(home: Home, suite: str, trusts: dict[str, Trust], problems: list[str]) -> LockEvidence:
-    files = LockFiles(home.results, suite)
-    if not files.is_locked:
-        return LockEvidence(suite=suite, manifest=None, incomplete=None, differences=[], stamps=[], grade=0)
-    sealed = files.read_manifest()
-    tokens = _tokens(files.manifest, trusts, problems)
-    return LockEvidence(
-        suite=suite,
-        manifest=sealed.digest,
-        incomplete=files.read_about().incomplete,
-        differences=files.differences(sealed),
-        stamps=[_stamp(token) for token in tokens],
-        grade=grade_of(tokens),
-    )
-
-
-def _looks(home: Home) -> Iterator[Look]:
-    path = home.results / LOOKS
-    if path.exists():
-        for line in read_bytes(path, MAX_LOOKS).split(b"\n")[:-1]:
-            yield decoded(_look, path, line)
-
-
-def _amendments(
-    home: Home, registration_id: str, trusts: dict[str, Trust], problems: list[str]
-) -> Iterator[AmendmentEvidence]:
-    """Every amendment of a registration, in order."""
-    for before in home.chain(registration_id)[:-1]:
-        statement = read_amendment(before.folder)
-        yield AmendmentEvidence(
-            id=statement.registration,
-            number=statement.number,
-            stage=statement.stage,
-            why=statement.why,
-            data_seen=statement.data_seen,
-            files=statement.files,
-            replaces=statement.replaces,
-            commit=before.read_about().git_commit,
-            attempts=statement.attempts,
-            looks=statement.looks,
-            stamps=[_stamp(token) for token in _tokens(before.manifest, trusts, problems)],
+    def _lock(self, suite: str) -> LockEvidence:
+        files = LockFiles(self.home.results, suite)
+        if not files.is_locked:
+            return LockEvidence(
+                suite=suite, manifest=None, incomplete=None, differences=[], stamps=[], grade=0
+            )
+        sealed = files.read_manifest()
+        stamps = self._stamps(files.manifest)
+        return LockEvidence(
+            suite=suite,
+            manifest=sealed.digest,
+            incomplete=files.read_about().incomplete,
+            differences=files.differences(sealed),
+            stamps=stamps,
+            grade=grade_of(stamps),
         )
+
+    def _looks(self) -> Iterator[Look]:
+        path = self.home.results / LOOKS
+        if path.exists():
+            for line in read_bytes(path, MAX_LOOKS).split(b"\n")[:-1]:
+                yield decoded(_look, path, line)
+
+    def _amendments(self, name: str) -> Iterator[AmendmentEvidence]:
+        """Every amendment of a registration, in order."""
+        for before in self.home.chain(name)[:-1]:
+            statement = read_amendment(before.folder)
+            yield AmendmentEvidence(
+                id=statement.registration,
+                number=statement.number,
+                stage=statement.stage,
+                why=statement.why,
+                data_seen=statement.data_seen,
+                files=statement.files,
+                replaces=statement.replaces,
+                commit=before.read_about().git_commit,
+                attempts=statement.attempts,
+                looks=statement.looks,
+                stamps=self._stamps(before.manifest),
+            )

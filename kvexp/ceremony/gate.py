@@ -4,20 +4,19 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from kvexp.ceremony.attempts import lines, uncounted
-from kvexp.ceremony.changes import config_changes, other_words
-from kvexp.ceremony.home import Home, refuse_foreign_code
-from kvexp.ceremony.intact import anchor_of, refuse_broken
+from kvexp.ceremony.attempts import uncounted
+from kvexp.ceremony.grid_changes import config_changes, other_words
+from kvexp.ceremony.home import SHOWN, Home, refuse_broken, refuse_foreign_code
+from kvexp.ceremony.stamp import keying_anchor
 from kvexp.documents.forms import SealedShard
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import UNANCHORED, accepted
-from kvexp.errors import IntegrityError, KvexpError
+from kvexp.errors import IntegrityError, KvexpError, first
 from kvexp.models.folder import content_digest
 from kvexp.run.attempt import Under
+from kvexp.run.log import folder_of
 from kvexp.study import provenance
 from kvexp.study.shards import Shard
-
-SHOWN = 20
 
 
 def gate(home: Home, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Under]:
@@ -27,32 +26,14 @@ def gate(home: Home, wanted: Iterable[Shard], allow_dirty: bool) -> dict[str, Un
     the weights are others than the seal says, if tracked files have changes that are not committed, or if
     shards are there whose rows cannot count.
     """
-    wanted = list(wanted)
-    if home.is_renamed or not any((home.folder / "seals").glob("*.sha256")):
-        return {shard.suite: Under(note=_unsealed(home)) for shard in wanted}
-    refuse_foreign_code(home.root)
-    owners = {suite: one for one in home.registrations() for suite in one.content.suites}
-    under: dict[str, Under] = {}
     by_suite: dict[str, list[Shard]] = {}
     for shard in wanted:
         by_suite.setdefault(shard.suite, []).append(shard)
-    for suite, made in by_suite.items():
-        owner = owners.get(suite)
-        if owner is None:
-            note = f"no registration in {home.prefix} lists suite {suite}: nothing seals it"
-            under[suite] = Under(note=note)
-            continue
-        name = owner.content.id
-        if not home.seals(name).is_sealed():
-            under[suite] = Under(
-                note=f"registration {name} of study {home.study} is not sealed: its verdicts will be "
-                f"PREVIEW; to have them count, {home.seal_command(name)} first"
-            )
-            continue
-        refuse_broken(home, owner)
-        _refuse_others(home, owner, made)
-        _refuse_uncounted(home, name, made)
-        under[suite] = _under(home, name)
+    if home.is_renamed or not any((home.folder / "seals").glob("*.sha256")):
+        return dict.fromkeys(by_suite, Under(note=_unsealed(home)))
+    refuse_foreign_code(home.root)
+    owners = home.owners()
+    under = {suite: _under(home, suite, owners.get(suite), made) for suite, made in by_suite.items()}
     if any(one.seal for one in under.values()) and not allow_dirty:
         _refuse_dirty(home.root)
     return under
@@ -71,33 +52,36 @@ def _unsealed(home: Home) -> str:
     )
 
 
-def _refuse_uncounted(home: Home, registration_id: str, made: list[Shard]) -> None:
-    folders = [home.results / shard.suite / shard.shard_id for shard in made]
-    if found := uncounted(home, registration_id, folders):
-        told = lines(home, found)
-        more = [f"and {len(told) - SHOWN} more"] if len(told) > SHOWN else []
-        raise IntegrityError(
-            f"rows of {len(found)} shards cannot count under seal {registration_id} of study {home.study}: "
-            "move these folders away and submit again, which makes them anew",
-            [*told[:SHOWN], *more],
+def _under(home: Home, suite: str, one: Registered | None, made: list[Shard]) -> Under:
+    if one is None:
+        return Under(note=f"no registration in {home.prefix} lists suite {suite}: nothing seals it")
+    name = one.content.id
+    if not home.seals(name).is_sealed():
+        return Under(
+            note=f"registration {name} of study {home.study} is not sealed: its verdicts will be PREVIEW; to "
+            f"have them count, {home.seal_command(name)} first"
         )
-
-
-def _under(home: Home, registration_id: str) -> Under:
-    seal = home.seals(registration_id).read_manifest().digest
-    anchor = anchor_of(home, registration_id)
-    note = ""
+    refuse_broken(home, one)
+    _refuse_others(home, name, made)
+    folders = [folder_of(home.results, shard) for shard in made]
+    if found := uncounted(home, name, folders):
+        raise IntegrityError(
+            f"rows of {len(found)} shards cannot count under seal {name} of study {home.study}: move these "
+            "folders away and submit again, which makes them anew",
+            first(found, SHOWN),
+        )
+    anchor, note = keying_anchor(home, name), ""
     if anchor == UNANCHORED:
         note = (
-            f"registration {registration_id} is sealed but not stamped, so nothing will show that it came "
-            f"before the data: {home.command('stamp', registration_id)} first"
+            f"registration {name} is sealed but not stamped, so nothing will show that it came before the "
+            f"data: {home.command('stamp', name)} first"
         )
-    return Under(seal, anchor, frozenset(accepted(home.folder, registration_id)), note)
+    seal = home.seals(name).read_manifest().digest
+    return Under(seal, anchor, frozenset(accepted(home.folder, name)), note)
 
 
-def _refuse_others(home: Home, one: Registered, made: list[Shard]) -> None:
+def _refuse_others(home: Home, registration_id: str, made: list[Shard]) -> None:
     """The shards that this configuration and code make are those that the seal lists."""
-    registration_id = one.content.id
     sealed = {line.shard_id: line for line in home.seals(registration_id).read_shards()}
     where = f"seal {registration_id} of study {home.study}"
     hint = (

@@ -7,15 +7,17 @@ from pathlib import Path
 
 from kvexp.ceremony import lint
 from kvexp.documents.forms import COPIED, LOCKED
+from kvexp.documents.manifest import Manifest, core_files, differences, read_manifest
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Seals, amendments, chain
-from kvexp.errors import ConfigError, IntegrityError
+from kvexp.errors import ConfigError, IntegrityError, first
 from kvexp.study import provenance
 from kvexp.study.compose import Selection
 from kvexp.study.results import results_of
 from kvexp.study.words import study_words
 
 KINDS = ("generations", "cells")
+SHOWN = 20  # lines below a sentence
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ class Home:
         """Every registration, fit to be sealed."""
         return lint.registrations(self.folder, self.root / "analysis" / "claims")
 
+    def owners(self) -> dict[str, Registered]:
+        """By suite, the registration that lists it."""
+        return {suite: one for one in self.registrations() for suite in one.content.suites}
+
     def named(self, path: Path) -> str:
         """A file as it is named from the repository's root."""
         return path.relative_to(self.root).as_posix()
@@ -111,6 +117,11 @@ def named(home: Home, ids: list[str]) -> list[Registered]:
     return [one for one in found if not ids or one.content.id in ids]
 
 
+def protocols_of(seals: Seals) -> dict[str, Manifest]:
+    """By kind of row, the manifest of the files that make it, as far as they were sealed."""
+    return {kind: read_manifest(path) for kind in KINDS if (path := seals.protocol(kind)).exists()}
+
+
 def refuse_borrowed(home: Home) -> None:
     """Raises ConfigError where a renamed study would use the seals of the one that it borrows from."""
     if home.is_renamed:
@@ -119,6 +130,18 @@ def refuse_borrowed(home: Home) -> None:
             f"is another study, which cannot share its seals: seal a copy beside its results with "
             f"`{home.seal_command()}`, or give it registrations of its own with "
             f"`kvexp new-study {home.study} --from {home.registered}`"
+        )
+
+
+def refuse_broken(home: Home, one: Registered) -> None:
+    """Raises IntegrityError, with the list, if sealed files are not what they were."""
+    name = one.content.id
+    sealed = home.seals(name).read_manifest()
+    if found := differences(home.root, sealed, core_files(home.root, one.content.claim)):
+        raise IntegrityError(
+            f"sealed files differ from seal {name} ({sealed.digest[:12]}) of study {home.study}: restore "
+            f"them, or register the change with `{home.amend_command(name)}`; nothing was done",
+            first(found, SHOWN),
         )
 
 

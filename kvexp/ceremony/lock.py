@@ -5,23 +5,21 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from kvexp.ceremony.attempts import lines, uncounted
-from kvexp.ceremony.home import Home
-from kvexp.ceremony.intact import refuse_broken
+from kvexp.ceremony.attempts import uncounted
+from kvexp.ceremony.home import SHOWN, Home, refuse_broken
 from kvexp.ceremony.sealed_tree import code_of
 from kvexp.documents.forms import CORE_COPY, LOCKED, LOOKS, STAMPS, Lock, SealedShard
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import differences, manifest, read_bytes, read_manifest
+from kvexp.documents.manifest import differences, manifest, read_bytes
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import Lines, accepted
-from kvexp.errors import ConfigError, IncompleteError, IntegrityError
+from kvexp.errors import ConfigError, IncompleteError, IntegrityError, first
 from kvexp.files import write_whole
 from kvexp.records import CELLS, FOOTER, GENERATIONS, encode
 from kvexp.run import log as shard_log
 from kvexp.run.log import check_closed
 
 AGAIN = "@"  # in the names of earlier locks, `<suite>@1.sha256`; no suite has it in its name
-SHOWN = 20
 
 
 def refuse_locked(results: Path, suites: Iterable[str]) -> None:
@@ -58,7 +56,7 @@ def lock(home: Home, one: Registered, suite: str, incomplete: str | None) -> Loc
         )
     missing = _missing(home, sealed, accepted(home.folder, one.content.id).values())
     folders = [home.results / suite / shard.shard_id for shard in sealed]
-    wrong = lines(home, uncounted(home, one.content.id, folders))
+    wrong = uncounted(home, one.content.id, folders)
     if (missing or wrong) and incomplete is None:
         raise _incomplete(home, suite, len(sealed), missing, wrong)
     if not missing and not wrong and incomplete is not None:
@@ -95,12 +93,10 @@ def _incomplete(home: Home, suite: str, n: int, missing: list[str], wrong: list[
     if wrong:
         told.append(f"has {len(wrong)} of {n} shards whose rows do not count")
         todo = f"move the folders that do not count away and run `{submit}`"
-    found = [*wrong, *missing]
-    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     return IncompleteError(
         f"suite {suite} of study {home.study} {' and '.join(told)}: {todo}, or lock it as it "
         "is with --incomplete REASON",
-        [*found[:SHOWN], *more],
+        first([*wrong, *missing], SHOWN),
     )
 
 
@@ -166,7 +162,7 @@ def _keep_earlier(files: LockFiles) -> None:
         return
     found = [
         line
-        for line in differences(files.results, read_manifest(files.manifest))
+        for line in differences(files.results, files.read_manifest())
         if not line.split("  ", 1)[1].startswith((f"{LOCKED}/", f"{CORE_COPY}/"))
     ]
     if found:

@@ -4,53 +4,30 @@ Nothing is decoded. What a row says that it kept must be what the anchor, the se
 give; and what it says that it scored must be what its text scores.
 """
 
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 
-import torch
-
-from kvexp.ceremony.changes import other_words
-from kvexp.ceremony.home import Home
-from kvexp.ceremony.replay_rows import (
-    STACK,
-    Logged,
-    by_shard,
-    is_same_stack,
-    random_rows,
-    random_seed,
-    refuse_unknown_shards,
-    ticket,
-    wrong_score,
-    wrong_scores,
-)
+from kvexp.ceremony.replay_source import STACK, Logged, Source, Together, random_seed, wrong_score
 from kvexp.documents.forms import Replayed
 from kvexp.errors import ConfigError, IncompleteError
-from kvexp.models.folder import model_source
-from kvexp.models.load import load_model
 from kvexp.records import Generation
 from kvexp.replay.harness import Planned
-from kvexp.replay.model import Loaded
 from kvexp.replay.probe import PLACES, agreement
 from kvexp.run.answer import keep_probe, plans
-from kvexp.study.compose import Selection
-from kvexp.study.grid import shards
-from kvexp.study.schema import ModelConf
-from kvexp.study.shards import GenerationShard
-from kvexp.tasks.base import Question, Task
 
-# Comparing logged rows with what the anchor, the seed and the scores of the model give.
-
-
-# The least agreement on another stack, over the probed places of all rows. Measured with the embedded
-# model between instruction sets: .999999 in float32, .9965 in bfloat16; under another anchor .76 to .83.
-AGREEMENT, HALF_AGREEMENT = 0.999, 0.99
 ROW_AGREEMENT = 0.96  # of one row, 20 of 512 places: a row drawn otherwise does not hide among many
-THREADS = 256  # the most that a log's word is taken for
+SHOWN = 20
+Z = 1.959964  # 97.5 % quantile of the normal distribution
+
+
+def least_agreement(dtype: str) -> float:
+    """The least on another stack, over the probed places of all rows.
+
+    Measured with the embedded model between instruction sets: .999999 in float32, .9965 in bfloat16; under
+    another anchor .76 to .83.
+    """
+    return 0.999 if dtype == "float32" else 0.99
 
 
 @dataclass(frozen=True)
@@ -66,59 +43,48 @@ class Compared:
     wrong: str  # a sentence; empty: nothing
 
 
-def compare_all(
-    chosen: list[Logged],
-    made: list[GenerationShard],
-    load: Callable[[ModelConf], Loaded],
-    anchors: Mapping[str, str],
-) -> list[Compared]:
-    """By shard, then example and attempt: one prefill serves what they share."""
+def replay(source: Source, n: int, seed: int | None) -> Replayed:
+    """Compare `n` rows of random designs, chosen by `seed`, with what they must be.
 
-    def prompt(one: Logged) -> tuple[str, int]:
-        return one.row.example_id, one.attempt.number
+    A larger `n` keeps the rows of a smaller one. A `seed` of None is drawn from the operating system.
 
-    found: list[Compared] = []
-    for rows, loaded, family, questions in by_shard(chosen, made, load):
-        for (example_id, _), together in groupby(sorted(rows, key=prompt), key=prompt):
-            found += _compare_prompt(list(together), family, questions[example_id], loaded, anchors)
-    return found
-
-
-def _compare_prompt(
-    rows: list[Logged], family: Task, question: Question, loaded: Loaded, anchors: Mapping[str, str]
-) -> Iterator[Compared]:
-    shard, attempt = rows[0].shard, rows[0].attempt
-    anchor = anchors.get(shard.suite, attempt.anchor)
-    with threads_of(attempt.threads):
-        planned = plans(shard, anchor, family, question, [one.arm for one in rows], loaded)
-    same_stack = is_same_stack(shard, attempt, loaded)
-    for one, plan in zip(rows, planned, strict=True):
-        yield _compare(one, plan, family, question, same_stack)
+    Raises IncompleteError if there are no such rows, or if nothing can be said of them on this software;
+    IntegrityError for rows that no shard expects, or that were made under another configuration.
+    """
+    if n < 1:
+        raise ConfigError(f"a replay needs at least 1 row, got {n}")
+    seed = random_seed(seed)
+    chosen, of = source.draw(
+        "replay", n, seed, lambda shard: [one for one in source.logged(shard)[0] if one.is_drawn]
+    )
+    if not chosen:
+        raise IncompleteError(
+            f"{source.results} has no rows of a random design to replay: submit the study first{source.words}"
+        )
+    found = [one for same in source.together(chosen) for one in _compare_prompt(same)]
+    return _summary(found, list(source.wrong_scores({one.key for one in chosen})), of, seed)
 
 
-@contextmanager
-def threads_of(number: int) -> Iterator[None]:
-    """As many threads as the attempt had: they decide the order of sums, and so the last bit of a score."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(max(1, number), THREADS))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def _compare_prompt(same: Together) -> Iterator[Compared]:
+    with same.threads():
+        arms = [one.arm for one in same.rows]
+        planned = plans(same.shard, same.anchor, same.family, same.question, arms, same.loaded)
+    for one, plan in zip(same.rows, planned, strict=True):
+        yield _compare(one, plan, same)
 
 
-def _compare(one: Logged, planned: Planned, family: Task, question: Question, same_stack: bool) -> Compared:
-    row = one.row
+def _compare(one: Logged, planned: Planned, same: Together) -> Compared:
+    row, same_stack = one.row, same.same_stack
     digest_equal = planned.keep_digest == row.keep_digest
     agree = PLACES if digest_equal else 0
     if row.keep_probe is not None:
-        agree = agreement(row.keep_probe, keep_probe(one.shard, question, planned))
-    score = family.score(row.text, question)
-    needed = AGREEMENT if one.shard.model.dtype == "float32" else HALF_AGREEMENT
+        agree = agreement(row.keep_probe, keep_probe(one.shard, same.question, planned))
+    score = same.family.score(row.text, same.question)
+    needed = least_agreement(one.shard.model.dtype)
     wrong = [
         *_wrong_keep_set(row, planned, digest_equal, agree, same_stack),
         *_wrong_sizes(row, planned, allowed=0.0 if same_stack else (1 - needed) * planned.n_evictable),
-        *wrong_score(row, family.score_name, score),
+        *wrong_score(row, same.family.score_name, score),
     ]
     return Compared(
         has_probe=row.keep_probe is not None,
@@ -153,14 +119,7 @@ def _wrong_sizes(row: Generation, planned: Planned, allowed: float) -> Iterator[
             yield f"{name} is {value:.10g}, the log says {logged:.10g}"
 
 
-# What a replay says of a study: counts, agreement with its interval, and what disagrees.
-
-
-SHOWN = 20
-Z = 1.959964  # 97.5 % quantile of the normal distribution
-
-
-def summary(found: list[Compared], rescored: list[str], of: int, seed: int) -> Replayed:
+def _summary(found: list[Compared], rescored: list[str], of: int, seed: int) -> Replayed:
     """What a replay found: compared rows, and sentences about the scores of others.
 
     Raises IncompleteError if nothing can be said of the rows on this software.
@@ -211,68 +170,3 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     half = Z / (1 + Z**2 / n) * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
     # In exact arithmetic a share of 0 or 1 is an end of its own interval.
     return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))
-
-
-def replay_study(
-    selection: Selection, home: Home, n: int, seed: int | None, anchors: Mapping[str, str]
-) -> Replayed:
-    """Replay rows of the chosen suites with the models of this machine.
-
-    `anchors`: by suite, what its seal's time stamp gives; suites without a seal go by their attempts' word.
-    """
-    words = other_words(home, [one.content.id for one in home.registrations()])
-    return replay(home.results, chosen_shards(selection), n, seed, loader(selection), anchors, words)
-
-
-def chosen_shards(selection: Selection) -> list[GenerationShard]:
-    """All shards of the chosen suites that answer."""
-    made = [s for s in shards(selection, "leave_out") if s.suite in selection.chosen["suite"]]
-    return [s for s in made if isinstance(s, GenerationShard)]
-
-
-def loader(selection: Selection) -> Callable[[ModelConf], Loaded]:
-    """Loads the models of a study on the device of its cluster."""
-    device = selection.cluster.device
-
-    def load(model: ModelConf) -> Loaded:
-        loaded: Loaded = load_model(model_source(model), model.dtype, device, model.revision)
-        return loaded
-
-    return load
-
-
-def replay(
-    results: Path,
-    made: list[GenerationShard],
-    n: int,
-    seed: int | None,
-    load: Callable[[ModelConf], Loaded],
-    anchors: Mapping[str, str] | None = None,
-    words: str = "",
-) -> Replayed:
-    """Compare `n` rows of random designs, chosen by `seed`, with what they must be.
-
-    A larger `n` keeps the rows of a smaller one. `made` are all shards of their suites, complete or not; the
-    model is loaded once for all its rows. A `seed` of None is drawn from the operating system. `words` say in
-    brackets which overrides the command lacks, if that is known.
-
-    Raises IncompleteError if there are no such rows, or if nothing can be said of them on this software;
-    IntegrityError for rows that no shard of `made` expects, or that were made under another configuration.
-    """
-    if n < 1:
-        raise ConfigError(f"a replay needs at least 1 row, got {n}")
-    seed = random_seed(seed)
-    refuse_unknown_shards(results, made, words)
-    chosen: list[Logged] = []
-    of = 0
-    for shard in made:
-        here = list(random_rows(results, shard, words))
-        of += len(here)
-        chosen = heapq.nsmallest(n, chosen + here, key=lambda one: ticket("replay", seed, *one.row.key))
-    if not chosen:
-        raise IncompleteError(
-            f"{results} has no rows of a random design to replay: submit the study first{words}"
-        )
-    compared = compare_all(chosen, made, load, anchors or {})
-    done = {one.row.key for one in chosen}
-    return summary(compared, list(wrong_scores(results, made, load, done)), of, seed)

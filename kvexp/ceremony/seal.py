@@ -1,7 +1,6 @@
 """Making a seal: what a registration decides on, as files and their digests, before anything runs."""
 
 import hashlib
-import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,8 +25,6 @@ from kvexp.study.grid import protocols, shards
 from kvexp.study.shards import AttentionShard, Shard
 from kvexp.study.words import grid_words
 
-# The commit in which the files that a seal covers can be found again.
-
 
 @dataclass(frozen=True)
 class Commit:
@@ -49,16 +46,10 @@ def commit_of(root: Path, paths: Iterable[str]) -> Commit:
     if name is None:
         return Commit(None, is_dirty=False)
     wanted = sorted(set(paths))
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "--literal-pathspecs", "ls-files", "-z", "--", *wanted],
-            capture_output=True,
-            timeout=30,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+    listed = provenance.git(root, "--literal-pathspecs", "ls-files", "-z", "--", *wanted)
+    if listed is None:
         return Commit(name, is_dirty=True)
-    known = set(done.stdout.decode(errors="replace").split("\0"))
+    known = set(listed.decode(errors="replace").split("\0"))
     return Commit(name, is_dirty is not False, tuple(path for path in wanted if path not in known))
 
 

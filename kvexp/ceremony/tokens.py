@@ -1,4 +1,4 @@
-"""Time stamps (RFC 3161): proof by somebody else that a manifest existed at a time.
+"""Tokens of time stamps (RFC 3161), checked: proof by somebody else that a manifest existed at a time.
 
 The files are plain: `<stem>.tsq` is the query, `<stem>.tsr` the reply of the authority. Without kvexp:
 
@@ -12,13 +12,10 @@ What is signed in a token, and the anchor that is made of it, is read by `kvexp.
 """
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cryptography import x509
 from rfc3161_client import (
@@ -31,26 +28,14 @@ from rfc3161_client import (
 )
 from rfc3161_client._rust import parse_timestamp_request
 
-from kvexp.ceremony.authorities import (
-    MAX_REPLY,
-    CannotStamp,
-    StampError,
-    Trust,
-    fingerprint,
-    load_trust,
-    post,
-    read_trust,
-)
+from kvexp.ceremony.authorities import MAX_REPLY, CannotStamp, StampError, Trust, fingerprint
 from kvexp.documents.anchor import DerError, Stated, inside, parts, stated
-from kvexp.documents.forms import Kind
-from kvexp.documents.manifest import read_bytes
+from kvexp.documents.forms import Kind, Stamp
 from kvexp.errors import printable
-from kvexp.files import write_whole
-
-# The few steps through DER that rfc3161-client does not offer (leaf: stdlib).
-
 
 CERTIFICATES = 0xA0  # [0] IMPLICIT, the third or fourth part of SignedData
+SHA256 = "2.16.840.1.101.3.4.2.1"
+_VERIFY_ERROR = re.compile(r"Verify error: ?([^\"\]]+)")
 
 
 def with_certificates_in_order(reply: bytes) -> bytes:
@@ -66,30 +51,6 @@ def with_certificates_in_order(reply: bytes) -> bytes:
     except (DerError, StopIteration):
         return reply  # whoever decodes it says what is wrong
     return reply[: held.content] + b"".join(certificates) + reply[held.end :]
-
-
-__all__ = [
-    "CannotStamp",
-    "StampError",
-    "StampPaths",
-    "Token",
-    "Trust",
-    "check",
-    "grade_of",
-    "load_trust",
-    "post",
-    "query",
-    "read_token",
-    "read_tokens",
-    "read_trust",
-    "stamp_paths",
-    "store",
-    "write_query",
-]
-
-SHA256 = "2.16.840.1.101.3.4.2.1"
-MANIFEST = ".sha256"
-_VERIFY_ERROR = re.compile(r"Verify error: ?([^\"\]]+)")
 
 
 @dataclass(frozen=True)
@@ -111,18 +72,17 @@ class Token:
         return 2 if self.kind == "public" else 1
 
     @property
-    def moment(self) -> datetime:
-        """`time` for comparisons; digits beyond microseconds are cut."""
-        whole, _, fraction = self.time.removesuffix("Z").partition(".")
-        micro = int(fraction[:6].ljust(6, "0"))
-        return datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S").replace(microsecond=micro, tzinfo=UTC)
-
-
-class StampPaths(NamedTuple):
-    """Query and reply beside a manifest."""
-
-    query: Path
-    reply: Path
+    def stamp(self) -> Stamp:
+        """As the evidence shows it."""
+        return Stamp(
+            trust=self.trust,
+            witness=self.witness,
+            root_sha256=self.root_sha256,
+            kind=self.kind,
+            time=self.time,
+            serial=f"{self.serial:x}",
+            anchor=self.anchor,
+        )
 
 
 def query(message: bytes) -> bytes:
@@ -139,7 +99,7 @@ def check(message: bytes, tsq: bytes, tsr: bytes, trusts: Mapping[str, Trust]) -
     that a root which is pinned as both never counts as public. Raises StampError.
     """
     imprint = hashlib.sha256(message).digest()
-    nonce = _nonce(tsq, imprint)
+    nonce = asked_nonce(tsq, imprint)
     if len(tsr) > MAX_REPLY:
         raise StampError(f"the reply has {len(tsr):,} bytes, {MAX_REPLY:,} are the most")
     if not trusts:
@@ -165,15 +125,8 @@ def check(message: bytes, tsq: bytes, tsr: bytes, trusts: Mapping[str, Trust]) -
     )
 
 
-def grade_of(tokens: Iterable[Token]) -> Literal[0, 1, 2, 3]:
-    """The evidence grade of some tokens over one manifest: 3 needs two public ones with different roots."""
-    found = list(tokens)
-    if len({token.root_sha256 for token in found if token.grade == 2}) > 1:
-        return 3
-    return max((token.grade for token in found), default=0)
-
-
-def _nonce(tsq: bytes, imprint: bytes) -> int:
+def asked_nonce(tsq: bytes, imprint: bytes) -> int:
+    """The nonce of a query about the bytes with this sha256. Raises StampError for any other query."""
     try:
         asked = parse_timestamp_request(tsq)
         about, nonce = asked.message_imprint, asked.nonce
@@ -255,112 +208,3 @@ def _rejected(what: str, error: BaseException) -> StampError:
     found = _VERIFY_ERROR.search(str(error))
     why = printable((found[1] if found else str(error)).strip()[:200])
     return StampError(f"{what} ({why})" if what else why)
-
-
-# Files -------------------------------------------------------------------------------------------
-
-
-def stamp_paths(manifest: Path, witness: str | None = None) -> StampPaths:
-    """Of a manifest's first token (None), or of the one by a further witness, named like its authority."""
-    stem = manifest.name.removesuffix(MANIFEST)
-    beside = stem if witness is None else f"{stem}.{witness}"
-    return StampPaths(manifest.with_name(f"{beside}.tsq"), manifest.with_name(f"{beside}.tsr"))
-
-
-def write_query(manifest: Path, witness: str | None = None) -> Path:
-    """Write a query, or leave one that is about these bytes: it may be on its way to the authority."""
-    message, paths = read_bytes(manifest), stamp_paths(manifest, witness)
-    if os.path.lexists(paths.query) and _is_about(paths.query, message):
-        return paths.query
-    if os.path.lexists(paths.reply):
-        raise CannotStamp(
-            f"{paths.reply} answers a query that is not {paths.query.name}: restore that one, "
-            "or move the reply away"
-        )
-    write_whole(paths.query, query(message))
-    return paths.query
-
-
-def _is_about(path: Path, message: bytes) -> bool:
-    try:
-        _nonce(read_bytes(path, MAX_REPLY), hashlib.sha256(message).digest())
-    except StampError:
-        return False
-    return True
-
-
-def store(
-    manifest: Path,
-    tsr: bytes,
-    trusts: Mapping[str, Trust],
-    witness: str | None = None,
-) -> Token:
-    """Keep the reply to the query that `write_query` wrote, once it verifies.
-
-    A token that verifies is never replaced: raises CannotStamp. Nothing is written for a bad reply.
-    """
-    paths = stamp_paths(manifest, witness)
-    if not paths.query.exists():
-        raise CannotStamp(f"{paths.query} is missing: write a query with --query and post that one")
-    allowed = _allowed(trusts, witness)
-    token = check(read_bytes(manifest), read_bytes(paths.query, MAX_REPLY), tsr, allowed)
-    try:
-        there = _read(manifest, trusts, witness)
-    except StampError:
-        there = None  # damaged: it proves nothing, the new one does
-    if there is not None and there != token:
-        raise CannotStamp(f"{paths.reply} is there already, from {there.time} by {there.witness}: keep it")
-    if there is None:
-        write_whole(paths.reply, tsr)
-    return token
-
-
-def read_token(manifest: Path, trusts: Mapping[str, Trust]) -> Token | None:
-    """The verified token of a manifest, whose anchor counts; None if there is no reply.
-
-    Raises StampError for one that does not verify.
-    """
-    return _read(manifest, trusts, None)
-
-
-def read_tokens(manifest: Path, trusts: Mapping[str, Trust]) -> list[Token]:
-    """Every verified token of a manifest: the first one, then further witnesses sorted by name."""
-    first = read_token(manifest, trusts)
-    further = [_read(manifest, trusts, witness) for witness in _witnesses(manifest)]
-    return [token for token in (first, *further) if token is not None]
-
-
-def _read(manifest: Path, trusts: Mapping[str, Trust], witness: str | None) -> Token | None:
-    paths = stamp_paths(manifest, witness)
-    if not os.path.lexists(paths.reply):
-        return None
-    if not paths.query.exists():
-        raise StampError(f"{paths.reply} has no query {paths.query.name} beside it: restore it")
-    bodies = (read_bytes(manifest), read_bytes(paths.query, MAX_REPLY), read_bytes(paths.reply, MAX_REPLY))
-    try:
-        return check(*bodies, _allowed(trusts, witness))
-    except StampError as error:
-        raise type(error)(f"{paths.reply}: {error}") from None
-
-
-def _witnesses(manifest: Path) -> list[str]:
-    """Names in `<stem>.<name>.tsr`, but not where `<stem>.<name>` is a manifest of its own."""
-    stem = manifest.name.removesuffix(MANIFEST)
-    names = {
-        path.name[len(stem) + 1 : -len(".tsr")]
-        for path in manifest.parent.iterdir()
-        if path.name.startswith(f"{stem}.") and path.name.endswith(".tsr") and path.name != f"{stem}.tsr"
-    }
-    return sorted(n for n in names if not manifest.with_name(f"{stem}.{n}{MANIFEST}").exists())
-
-
-def _allowed(trusts: Mapping[str, Trust], witness: str | None) -> Mapping[str, Trust]:
-    """A further witness must be the one whose name its files carry."""
-    if witness is None:
-        return trusts
-    if witness not in trusts:
-        raise CannotStamp(
-            f"no authority '{printable(witness)}' is pinned: add it to preregistration/trust, or take one "
-            f"of: {', '.join(sorted(trusts)) or 'none'}"
-        )
-    return {witness: trusts[witness]}

@@ -5,24 +5,30 @@ Accounting forgets after some months; what was exported once stays.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 
 from kvexp import files
 from kvexp.ceremony.attempts import Started
+from kvexp.ceremony.checks import check
 from kvexp.documents.forms import Check, all_hold
 from kvexp.errors import IntegrityError
 from kvexp.files import digest
 from kvexp.records import FOOTER, Count, Id, Reader, Record, RecordError, Size, encode, seconds_in, seconds_of
 from kvexp.run import log
-from kvexp.slurm.ask import Run, read_accounting
-from kvexp.slurm.programs import JobName, JobNumber, TaskNumber, task_of
-from kvexp.slurm.standing import answered
+from kvexp.slurm.programs import JobName, JobNumber, Run, TaskNumber, read_accounting, task_of
+from kvexp.slurm.reconcile import answered
 from kvexp.slurm.submissions import Book, Sent, Submission
 from kvexp.study.schema import gpus_of
 
 FOLDER = "accounting"
+SLACK_SECONDS = 120  # between the clocks of nodes and controller
+STARTING_SECONDS = 600  # modules, containers, torch: a job looks for a footer only then
+# That a job may end later than another one which found its footer; none is done again so fast.
+EPILOG_SECONDS = 5
+SHOWN = 3
 
 
 class Ran(Record, frozen=True, kw_only=True, tag="ran/1"):
@@ -45,6 +51,23 @@ class Ran(Record, frozen=True, kw_only=True, tag="ran/1"):
         for moment in (self.start, self.end):
             if moment is not None:
                 seconds_of(moment)
+
+    @property
+    def began(self) -> float:
+        return seconds_of(self.start)
+
+    @property
+    def ended(self) -> float:
+        """Infinite while it runs."""
+        return float("inf") if self.end is None else seconds_of(self.end)
+
+    def ran_at(self, moment: float) -> bool:
+        """Whether it ran then, as far as clocks of nodes and controller agree."""
+        return self.began - SLACK_SECONDS <= moment <= self.ended + SLACK_SECONDS
+
+    def distance(self, moment: float) -> float:
+        """Seconds between a moment and the run; 0 within it."""
+        return max(self.began - moment, moment - self.ended, 0.0)
 
 
 _reader: Reader[Ran] = Reader(Ran)
@@ -106,20 +129,9 @@ def _known(sent: Iterable[Sent], runs: Iterable[Run]) -> Iterable[Ran]:
         before = by_name.get(run.name)
         if before is None or run.start is None:
             continue
-        yield Ran(
-            job_id=run.job_id,
-            raw_id=run.raw_id,
-            name=run.name,
-            suite=before.suite,
-            shard_id=before.shards[run.task] if run.task < len(before.shards) else None,
-            state=run.state,
-            exit_code=run.exit_code,
-            start=run.start,
-            end=run.end,
-            seconds=run.seconds,
-            gpus=_asked(before) if run.gpus is None else run.gpus,
-            nodes=run.nodes,
-        )
+        shard_id = before.shards[run.task] if run.task < len(before.shards) else None
+        gpus = _asked(before) if run.gpus is None else run.gpus
+        yield Ran(**{**asdict(run), "suite": before.suite, "shard_id": shard_id, "gpus": gpus})
 
 
 def _asked(before: Submission) -> float | None:
@@ -148,14 +160,6 @@ def _print(study: str, lines: list[Ran], path: str, console: Console) -> None:
 # A job that completed a shard and left no attempt is how a discarded run would look.
 
 
-SLACK_SECONDS = 120  # between the clocks of nodes and controller
-STARTING_SECONDS = 600  # modules, containers, torch: a job looks for a footer only then
-EPILOG_SECONDS = (
-    5  # that a job may end later than another one which found its footer; none is done again so fast
-)
-SHOWN = 3
-
-
 def of_accounting(
     root: Path, results: Path, suites: Collection[str], attempts: Sequence[Started]
 ) -> Iterator[Check]:
@@ -174,7 +178,7 @@ def of_accounting(
                 f"{len(submitted)} tasks were submitted to Slurm and {len(mine)} attempts name jobs, but "
                 "its accounting was not exported: kvexp account"
             )
-            yield Check(name="accounting", holds=None, words=words)
+            yield check("accounting", None, words)
         return
     runs = read_export(path)
     by_job: dict[str, list[Ran]] = {}
@@ -187,7 +191,7 @@ def of_accounting(
     )
     where = f"{path.relative_to(root).as_posix()} (sha256 {digest(path.resolve())})"
     words = f"{len(runs)} runs of jobs, as in {where}"
-    yield Check(name="accounting", holds=True, words=words)
+    yield check("accounting", True, words)
     if lacking := [
         submitted[key] for key in sorted(set(submitted) - {(run.name, task_of(run.job_id)) for run in runs})
     ]:
@@ -195,7 +199,7 @@ def of_accounting(
             f"{len(lacking)} of {len(submitted)} tasks that were submitted are not in the export: they never "
             f"began, or it was made before or cut since: {_first(lacking)}"
         )
-        yield Check(name="jobs in accounting", holds=None, words=words)
+        yield check("jobs in accounting", None, words)
     yield from _jobs_without_attempts(results, suites, runs, by_job, attempts)
 
 
@@ -207,7 +211,7 @@ def _unknown(one: Started, by_job: dict[str, list[Ran]]) -> str:
         return f"{who} names job {job}, which accounting does not know (or not yet: kvexp account)"
     if attempt.shard_id not in {run.shard_id for run in by_job[job]}:
         return f"{who} names job {job}, which was submitted for {by_job[job][0].shard_id}"
-    if not any(_ran_at(run, _began(one)) for run in by_job[job]):
+    if not any(run.ran_at(_began(one)) for run in by_job[job]):
         return f"{who} began at {attempt.started_at}, when job {job} did not run"
     return ""
 
@@ -246,7 +250,7 @@ def _jobs_without_attempts(
     if early := [run for run in without if run.state != "COMPLETED"]:
         shown = _first([f"{run.job_id} {run.state} after {run.seconds} s" for run in early])
         words = f"{len(early)} runs ended before their attempt began: {shown}"
-        yield Check(name="jobs that ended early", holds=None, words=words)
+        yield check("jobs that ended early", None, words)
 
 
 def _first(words: Sequence[str]) -> str:
@@ -260,15 +264,9 @@ def _run_of(one: Started, by_job: dict[str, list[Ran]]) -> Ran | None:
     runs = [
         run
         for run in by_job.get(one.attempt.slurm.get("SLURM_JOB_ID", ""), [])
-        if (run.suite, run.shard_id) == (one.suite, one.attempt.shard_id) and _ran_at(run, moment)
+        if (run.suite, run.shard_id) == (one.suite, one.attempt.shard_id) and run.ran_at(moment)
     ]
-    return min(runs, key=lambda run: _distance(run, moment)) if runs else None
-
-
-def _distance(run: Ran, moment: float) -> float:
-    """Seconds between a moment and a run; 0 within it."""
-    end = float("inf") if run.end is None else seconds_of(run.end)
-    return max(seconds_of(run.start) - moment, moment - end, 0.0)
+    return min(runs, key=lambda run: run.distance(moment)) if runs else None
 
 
 def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
@@ -279,18 +277,12 @@ def _was_closed(results: Path, run: Ran, closer: Ran | None) -> bool:
     folder = results / str(run.suite) / str(run.shard_id)
     if not (folder / FOOTER).exists():
         return False
-    began, end = seconds_of(run.start), float("inf") if run.end is None else seconds_of(run.end)
     if closer is not None and closer.end is not None:
-        closed, epilog = seconds_of(closer.end), EPILOG_SECONDS
+        closed, epilog = closer.ended, EPILOG_SECONDS
     else:
         closed, epilog = seconds_in(folder / FOOTER, log.read_footer(folder).ended_at), 0
-    return closed <= end + epilog and closed <= began + STARTING_SECONDS
+    return closed <= run.ended + epilog and closed <= run.began + STARTING_SECONDS
 
 
 def _began(one: Started) -> float:
     return seconds_in(one.folder / f"attempt-{one.attempt.number:03d}.json", one.attempt.started_at)
-
-
-def _ran_at(run: Ran, moment: float) -> bool:
-    end = float("inf") if run.end is None else seconds_of(run.end) + SLACK_SECONDS
-    return seconds_of(run.start) - SLACK_SECONDS <= moment <= end

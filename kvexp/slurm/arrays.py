@@ -14,8 +14,7 @@ import submitit
 
 from kvexp import files
 from kvexp.errors import ConfigError, IncompleteError, KvexpError, printable
-from kvexp.slurm.ask import SETUP_FAILED
-from kvexp.slurm.programs import SlurmError, run, said
+from kvexp.slurm.programs import SETUP_FAILED, SlurmError, run, said
 from kvexp.slurm.submissions import MOST_SAID, Book, Refused, Sent, Submitted
 from kvexp.study import provenance
 from kvexp.study.schema import ClusterConf

@@ -1,63 +1,22 @@
 """`kvexp submit` on Slurm: what is missing and not in the queue becomes arrays; returns at once."""
 
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import submitit
 from rich.console import Console
 from rich.text import Text
 
-from kvexp.errors import IncompleteError
 from kvexp.records import FOOTER
 from kvexp.run import log
 from kvexp.run.launch import ShardJob
 from kvexp.slurm import arrays
 from kvexp.slurm.programs import SlurmError, is_here
-from kvexp.slurm.standing import Flight, read_flights, reconcile, refuse_simultaneous
+from kvexp.slurm.reconcile import QueuedTask, read_queued, reconcile, refuse_simultaneous
 from kvexp.slurm.submissions import Book, Refused, Sent
-from kvexp.slurm.task import ArrayTask, let_signals_in
+from kvexp.slurm.task import ArrayTask, Follow
 from kvexp.study import provenance
 from kvexp.study.schema import ClusterConf
-
-# `submit --then-analyze`: the job that runs once all arrays have ended, locks and judges.
-
-
-class Follow:
-    """Locks every suite that is complete, then verifies, analyses and writes the pages.
-
-    Args:
-        root: of the repository.
-        suites: of the study that the command chose.
-        overrides: words of the submit command, without the choice of a cluster.
-    """
-
-    def __init__(self, root: Path, suites: Sequence[str], overrides: Sequence[str]) -> None:
-        self._root, self._suites, self._overrides = root, tuple(suites), tuple(overrides)
-
-    def __call__(self) -> str:
-        let_signals_in()
-        for suite in self._suites:
-            # Whatever is incomplete or unsealed stays open; the analysis says so.
-            self._kvexp("lock", suite)
-        code = self._kvexp("report")
-        if code not in (0, IncompleteError.exit_code):  # what is incomplete is reported, and no failed job
-            raise SystemExit(code)
-        return "analysed" if code == 0 else "analysed, incomplete"
-
-    def _kvexp(self, *words: str) -> int:
-        command = [sys.executable, "-m", "kvexp.cli", *words, *self._overrides]
-        print(f"kvexp {' '.join(words)}", flush=True)
-        code = subprocess.run(command, cwd=self._root, check=False).returncode
-        print(f"kvexp {words[0]} ended with {code}", flush=True)
-        return code
-
-    def checkpoint(self) -> submitit.helpers.DelayedSubmission:
-        """Requeue the same call."""
-        return submitit.helpers.DelayedSubmission(self)
-
 
 SHOWN = 8
 
@@ -108,7 +67,7 @@ def send_all(one: Sending, console: Console) -> None:
         _, found = reconcile(book)
         todo = _free(one.jobs, found, console)
         commit, _ = provenance.git_state(one.root)
-        ids = {flight.sent.job_id for flight in found if flight.shard_id is not None}
+        ids = {task.sent.job_id for task in found if task.shard_id is not None}
         lanes: dict[tuple[str, int], str | None] = {}
         for piece in _pieces(one, todo):
             sent = _send_piece(one, book, piece, todo, commit, lanes.get((piece.suite, piece.lane)))
@@ -140,7 +99,7 @@ def print_all(one: Sending, console: Console) -> None:
     """`--dry-run`: the batch scripts that would be given to sbatch, and the shard of each task."""
     refuse_absent()
     book = one.book()
-    found = read_flights(book.read())
+    found = read_queued(book.read())
     todo = _free(one.jobs, found, console)
     for piece in _pieces(one, todo):
         name = f"TIME-RANDOM.{piece.suite}"
@@ -161,9 +120,9 @@ def _print_script(
     console.print()
 
 
-def _free(jobs: Sequence[ShardJob], found: Sequence[Flight], console: Console) -> dict[str, ShardJob]:
+def _free(jobs: Sequence[ShardJob], found: Sequence[QueuedTask], console: Console) -> dict[str, ShardJob]:
     """Jobs by shard, without those in the queue and those that another process writes."""
-    queued = {flight.shard_id: flight.entry.job_id for flight in found}
+    queued = {task.shard_id: task.entry.job_id for task in found}
     busy = [job.shard.shard_id for job in jobs if job.shard.shard_id in queued]
     if busy:
         ids = dict.fromkeys(queued[shard_id].partition("_")[0] for shard_id in busy)

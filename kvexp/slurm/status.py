@@ -14,8 +14,8 @@ from kvexp.run import log as shard_log
 from kvexp.run.log import folder_of
 from kvexp.run.prepare import written_ids
 from kvexp.run.progress import Progress, RowCount, eta_minutes
-from kvexp.slurm.hours import GpuHours, gpu_hours
-from kvexp.slurm.standing import Flight, Standing, standing
+from kvexp.slurm.jobs import GpuHours, Jobs, gpu_hours, jobs_of
+from kvexp.slurm.reconcile import QueuedTask
 from kvexp.slurm.submissions import Book
 from kvexp.study.compose import Selection
 from kvexp.study.grid import NONE, Counts, chosen, shards
@@ -95,7 +95,7 @@ def report(selection: Selection, root: Path, results: Path, overrides: Sequence[
     `overrides` are the words that made the selection, for the commands that notes name.
     """
     made = _made(selection, results)
-    slurm = standing(Book(root, results))
+    slurm = jobs_of(Book(root, results))
     rows = [_with_slurm(row, slurm) for row in _statuses(selection, results, made)]
     if any(FETCH in row.note for row in rows):
         command = f"`{fetch_command(selection, overrides)}`"
@@ -204,14 +204,14 @@ def _foreign(folder: Path, shard: Shard, footer: Footer) -> str:
     return f"made under another configuration or protocol, at commit {commit}"
 
 
-def _with_slurm(row: ShardStatus, slurm: Standing) -> ShardStatus:
+def _with_slurm(row: ShardStatus, slurm: Jobs) -> ShardStatus:
     """A task in the queue is work in hand; one that has left it without a footer is a loss."""
     if row.state in ("complete", "broken"):
         return row
-    if (flight := slurm.flights.get(row.shard_id)) is not None:
-        word = "running" if flight.entry.is_running or row.state == "running" else "queued"
-        note = "" if word == "running" else _waits_for(flight, slurm)
-        return replace(row, state=word, note=note, job_id=flight.entry.job_id, category=None)
+    if (task := slurm.queued.get(row.shard_id)) is not None:
+        word = "running" if task.entry.is_running or row.state == "running" else "queued"
+        note = "" if word == "running" else _waits_for(task, slurm)
+        return replace(row, state=word, note=note, job_id=task.entry.job_id, category=None)
     if row.state == "running" or (ended := slurm.ended(row.shard_id)) is None:
         return row
     return replace(
@@ -224,11 +224,11 @@ def _with_slurm(row: ShardStatus, slurm: Standing) -> ShardStatus:
     )
 
 
-def _waits_for(flight: Flight, slurm: Standing) -> str:
+def _waits_for(task: QueuedTask, slurm: Jobs) -> str:
     """What a person may have to do something about; waiting for its turn is nothing of this kind."""
-    reason = flight.entry.reason
-    if flight.entry.is_held:
-        tasks = shlex.quote(slurm.held[flight.entry.array_id, reason])
+    reason = task.entry.reason
+    if task.entry.is_held:
+        tasks = shlex.quote(slurm.held[task.entry.array_id, reason])
         return (
             f"Slurm holds it ({reason}): `scontrol release {tasks}` lets it run (a site may keep that to its "
             f"administrators), `scancel {tasks}` ends it, and the next submit takes it up again"

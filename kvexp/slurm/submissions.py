@@ -23,8 +23,7 @@ from kvexp import files
 from kvexp.errors import IncompleteError, IntegrityError
 from kvexp.records import Count, Fraction, Id, Reader, Record, RecordError, seconds_of
 from kvexp.run import log
-from kvexp.slurm.ask import me
-from kvexp.slurm.programs import JobName, JobNumber
+from kvexp.slurm.programs import JobName, JobNumber, me
 from kvexp.study import provenance
 from kvexp.study.schema import ClusterConf, gpus_of
 

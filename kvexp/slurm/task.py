@@ -1,9 +1,10 @@
-"""What one array task runs: a shard, started again wherever it was, under the code it was submitted with."""
+"""What jobs run: a shard, begun again where it was and under the code it was sent with, or the analysis."""
 
 import pickle
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -85,6 +86,44 @@ class ArrayTask:
         """A job that did not complete its shard is a failed job."""
         print(f"kvexp: {sentence}", file=sys.stderr, flush=True)
         raise SystemExit(exit_code)
+
+    def checkpoint(self) -> submitit.helpers.DelayedSubmission:
+        """Requeue the same call."""
+        return submitit.helpers.DelayedSubmission(self)
+
+
+class Follow:
+    """`submit --then-analyze`, once all arrays have ended.
+
+    Locks every suite that is complete, then verifies, analyses and writes the pages.
+
+    Args:
+        root: of the repository.
+        suites: of the study that the command chose.
+        overrides: words of the submit command, without the choice of a cluster.
+    """
+
+    def __init__(self, root: Path, suites: Sequence[str], overrides: Sequence[str]) -> None:
+        self._root, self._suites, self._overrides = root, tuple(suites), tuple(overrides)
+
+    def __call__(self) -> str:
+        from kvexp.errors import IncompleteError
+
+        let_signals_in()
+        for suite in self._suites:
+            # Whatever is incomplete or unsealed stays open; the analysis says so.
+            self._kvexp("lock", suite)
+        code = self._kvexp("report")
+        if code not in (0, IncompleteError.exit_code):  # what is incomplete is reported, and no failed job
+            raise SystemExit(code)
+        return "analysed" if code == 0 else "analysed, incomplete"
+
+    def _kvexp(self, *words: str) -> int:
+        command = [sys.executable, "-m", "kvexp.cli", *words, *self._overrides]
+        print(f"kvexp {' '.join(words)}", flush=True)
+        code = subprocess.run(command, cwd=self._root, check=False).returncode
+        print(f"kvexp {words[0]} ended with {code}", flush=True)
+        return code
 
     def checkpoint(self) -> submitit.helpers.DelayedSubmission:
         """Requeue the same call."""

@@ -69,21 +69,20 @@ def _is_part(inside: Path) -> bool:
 
 def git_state(root: Path) -> tuple[str | None, bool | None]:
     """Commit and whether tracked files differ from it; (None, None) outside a checkout."""
-    commit = _git(root, "rev-parse", "HEAD")
+    commit = git(root, "rev-parse", "HEAD")
     if commit is None:
         return None, None
-    changes = _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    return commit, None if changes is None else bool(changes)
+    changes = git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return commit.decode().strip(), None if changes is None else bool(changes.strip())
 
 
-def _git(root: Path, *arguments: str) -> str | None:
+def git(root: Path, *arguments: str) -> bytes | None:
+    """What git prints about the repository; None if there is no git, no repository or no answer."""
+    command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=30, check=True
-        )
+        return subprocess.run(command, capture_output=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
 def versions() -> dict[str, str]:

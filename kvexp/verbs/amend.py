@@ -4,9 +4,9 @@ import argparse
 
 from rich.console import Console
 
-from kvexp.ceremony.amend import SHOWN, Reason, amend
-from kvexp.ceremony.home import named
-from kvexp.errors import ConfigError
+from kvexp.ceremony.amend import Reason, amend
+from kvexp.ceremony.home import SHOWN, named
+from kvexp.errors import ConfigError, first
 from kvexp.verbs.opened import registered, take, tell
 
 WORDS = "STUDY ID --why TEXT [OVERRIDE ...]"
@@ -45,10 +45,8 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     )
     for path, kind in made.files.items():
         tell(console, f"  {kind:8} {path}")
-    for line in grid[:SHOWN]:
-        tell(console, f"  grid: {line}")
-    if len(grid) > SHOWN:
-        console.print(f"  and {len(grid) - SHOWN} more shards")
+    for line in first([f"grid: {line}" for line in grid], SHOWN, "more shards"):
+        tell(console, f"  {line}")
     tell(console, f"next: git add and commit, then {home.command('stamp', made.registration)}")
     return 0
 

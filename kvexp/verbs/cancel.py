@@ -9,7 +9,7 @@ from rich.console import Console
 from kvexp.run.prepare import written_ids
 from kvexp.slurm.programs import SlurmError
 from kvexp.slurm.programs import run as run_program
-from kvexp.slurm.standing import Flight, read_flights
+from kvexp.slurm.reconcile import QueuedTask, read_queued
 from kvexp.slurm.submissions import Book
 from kvexp.study.grid import chosen, shards
 from kvexp.study.results import GRID
@@ -31,7 +31,7 @@ def cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> N
 
 def _cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> None:
     try:
-        found = read_flights(book.read())
+        found = read_queued(book.read())
     except SlurmError as error:
         raise SlurmError(f"{error}, so nothing was cancelled: try again") from None
     chosen = [f for f in found if shard_ids is None or f.shard_id in shard_ids]
@@ -47,19 +47,19 @@ def _cancel(book: Book, shard_ids: Collection[str] | None, console: Console) -> 
             raise SlurmError(
                 f"{error}, so {rest} of {len(ids)} ids may not be cancelled: try again"
             ) from None
-    running = sum(flight.entry.is_running for flight in chosen)
+    running = sum(task.entry.is_running for task in chosen)
     console.print(
         f"cancelled {len(chosen)} of {len(found)} tasks that study {book.study} has in the queue, {running} "
         "of them running; the rows so far are kept"
     )
 
 
-def _ids(found: Sequence[Flight], chosen: Sequence[Flight]) -> list[str]:
+def _ids(found: Sequence[QueuedTask], chosen: Sequence[QueuedTask]) -> list[str]:
     """Whole arrays where nothing else of them is in the queue, else task by task."""
-    there = Counter(flight.entry.job_id.partition("_")[0] for flight in found)
-    meant = Counter(flight.entry.job_id.partition("_")[0] for flight in chosen)
+    there = Counter(task.entry.array_id for task in found)
+    meant = Counter(task.entry.array_id for task in chosen)
     whole = {job_id for job_id, n in meant.items() if there[job_id] == n}
-    parts = [f.entry.job_id for f in chosen if f.entry.job_id.partition("_")[0] not in whole]
+    parts = [f.entry.job_id for f in chosen if f.entry.array_id not in whole]
     return [*sorted(whole, key=int), *parts]
 
 

@@ -4,10 +4,9 @@ import argparse
 
 from rich.console import Console
 
-from kvexp.ceremony.changes import refuse_other_grid
+from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.lock import lock
 from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import read_manifest
 from kvexp.errors import ConfigError
 from kvexp.verbs.opened import registered, take, tell
 
@@ -32,7 +31,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
         )
     refuse_other_grid(home, study.selection)
     suites = study.names or chosen
-    owners = {suite: one for one in home.registrations() for suite in one.content.suites}
+    owners = home.owners()
     for name in suites:
         if name not in owners:
             known = ", ".join(sorted(owners)) or "none"
@@ -43,10 +42,10 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     for name in suites:
         files = LockFiles(home.results, name)
         if files.is_locked and not parsed.again:
-            tell(console, f"{name}: locked already, {read_manifest(files.manifest).digest[:12]}")
+            tell(console, f"{name}: locked already, {files.read_manifest().digest[:12]}")
             continue
         made = lock(home, owners[name], name, parsed.incomplete)
-        digest = read_manifest(files.manifest).digest[:12]
+        digest = files.read_manifest().digest[:12]
         tell(console, f"{name}: locked {made.rows:,} of {made.expected:,} rows as {digest}")
     tell(console, f"next: {home.command('stamp')}, then {home.command('verify')}")
     return 0

@@ -116,7 +116,7 @@ def registered(
 
 def judged(parsed: argparse.Namespace) -> Opened:
     """A study that was run, under the words that it was run with, and no part of it."""
-    from kvexp.ceremony.changes import refuse_other_grid
+    from kvexp.ceremony.grid_changes import refuse_other_grid
 
     study = opened(parsed)
     refuse_choices(parsed.called, study.words)

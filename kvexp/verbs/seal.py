@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from kvexp.ceremony.changes import grid_changes, other_words
+from kvexp.ceremony.grid_changes import grid_changes, other_words
 from kvexp.ceremony.home import Home, named
 from kvexp.ceremony.seal import Draft, commit_for, draft, is_to_be_made_again, is_unused, same
 from kvexp.documents.forms import COPIED
 from kvexp.documents.manifest import core_files, differences
-from kvexp.errors import ConfigError, printable
+from kvexp.errors import ConfigError, first, printable
 from kvexp.study.words import remember_words
 from kvexp.verbs.opened import Opened, registered, take, tell
 
@@ -77,20 +77,19 @@ def _other(home: Home, made: Draft) -> ConfigError:
     files = differences(home.root, seals.read_manifest(), core_files(home.root, made.claims))
     grid = [f"grid: {line}" for line in grid_changes(seals.read_shards(), made.shards)]
     words, found = other_words(home, [name]), [*files, *grid]
-    more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
     copied = home.folder.name == COPIED
     delete = f" (a sealed copy that nobody relies on can go: delete results/{home.study})" if copied else ""
     if words and grid and not files:
         return ConfigError(
             f"registration {name} of study {home.study} is sealed for another grid{words}: say the "
             f"words that it was sealed with, or begin anew under another name with study.name=NAME{delete}",
-            [*found[:SHOWN], *more],
+            first(found, SHOWN),
         )
     return ConfigError(
         f"registration {name} of study {home.study} is sealed, and what it covers has changed since"
         f"{words}: restore it, register the change with "
         f"`{home.amend_command(name)}`, or begin anew under another name with study.name=NAME{delete}",
-        [*found[:SHOWN], *more],
+        first(found, SHOWN),
     )
 
 

@@ -7,8 +7,7 @@ from rich.console import Console
 
 from kvexp.ceremony.authorities import load_trust
 from kvexp.ceremony.home import Home
-from kvexp.ceremony.stamp import network_answer, own_answer, stamp, take_reply
-from kvexp.ceremony.tokens import read_token, write_query
+from kvexp.ceremony.stamp import network_answer, own_answer, read_token, stamp, take_reply, write_query
 from kvexp.documents.forms import KINDS
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.seals import UNANCHORED

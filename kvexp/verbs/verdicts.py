@@ -5,7 +5,7 @@ import subprocess
 
 from rich.console import Console
 
-from kvexp.ceremony.working import print_moved
+from kvexp.ceremony.edited_registration import print_edited
 from kvexp.verbs.as_sealed import take_as_sealed
 from kvexp.verbs.opened import STUDY, judged, take
 from kvexp.verbs.report import analysis_command
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace, console: Console) -> int:
     """Say which registration judges if that may surprise, then let the analysis speak."""
     home = judged(parsed).home
-    print_moved(home, Console(stderr=True) if parsed.json else console, parsed.registration)
+    print_edited(home, Console(stderr=True) if parsed.json else console, parsed.registration)
     console.file.flush()
     options = [option for option in ("blind", "json") if getattr(parsed, option)]
     command = [*analysis_command("analysis", home, parsed.registration), *(f"--{one}" for one in options)]

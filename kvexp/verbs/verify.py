@@ -4,16 +4,11 @@ import argparse
 
 from rich.console import Console
 
-from kvexp.ceremony.changes import refuse_other_grid
 from kvexp.ceremony.checks import evidence_of
-from kvexp.ceremony.checks_of_papers import told
-from kvexp.ceremony.evidence import (
-    FILE,
-    Found,
-    find,
-)
+from kvexp.ceremony.edited_registration import print_edited
+from kvexp.ceremony.evidence import FILE, Found, find, told
+from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.home import Home, named
-from kvexp.ceremony.working import print_moved
 from kvexp.documents.forms import (
     KINDS,
     WITNESSED,
@@ -55,7 +50,7 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
     if parsed.json:
         print((home.results / FILE).read_text(), end="")
     else:
-        print_moved(home, console)
+        print_edited(home, console)
         _print(evidence, console)
     refuse_failing(evidence)
     return 0
@@ -81,9 +76,9 @@ def _replay(
     """Keep sets and answers that were made again, as far as that was asked for."""
     if parsed.replay is None and parsed.decode is None:
         return None, None
-    from kvexp.ceremony.replay_answers import answer_study
-    from kvexp.ceremony.replay_draws import replay_study
-    from kvexp.ceremony.replay_rows import random_seed
+    from kvexp.ceremony.replay_answers import answer_again
+    from kvexp.ceremony.replay_draws import replay
+    from kvexp.ceremony.replay_source import Source, random_seed
 
     anchors = {
         suite: found.seals[one.content.id].anchor
@@ -91,13 +86,9 @@ def _replay(
         for suite in one.content.suites
         if found.seals[one.content.id].seal is not None
     }
-    seed = random_seed(parsed.seed)
-    kept = answered = None
-    if parsed.replay is not None:
-        kept = replay_study(selection, home, parsed.replay, seed, anchors)
-    if parsed.decode is not None:
-        answered = answer_study(selection, home, parsed.decode, seed, anchors)
-    return kept, answered
+    source, seed = Source.of(selection, home, anchors), random_seed(parsed.seed)
+    kept = None if parsed.replay is None else replay(source, parsed.replay, seed)
+    return kept, None if parsed.decode is None else answer_again(source, parsed.decode, seed)
 
 
 def _print(evidence: Evidence, console: Console) -> None:

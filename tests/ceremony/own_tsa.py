@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kvexp.ceremony import authorities
 from kvexp.ceremony.authorities import Trust
-from kvexp.ceremony.tokens import parts
+from kvexp.documents.anchor import parts
 
 STAMPING = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING])
 SERVING = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])

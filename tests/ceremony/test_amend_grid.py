@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvexp.ceremony.changes import config_changes, grid_changes
+from kvexp.ceremony.grid_changes import config_changes, grid_changes
 from kvexp.documents.forms import SealedShard
 from tests.ceremony import ceremony
 from tests.ceremony.ceremony import kvexp

@@ -11,7 +11,7 @@ import torch
 
 from kvexp.ceremony import replay_draws
 from kvexp.ceremony.replay_draws import replay, wilson
-from kvexp.ceremony.replay_rows import is_same_stack, questions_of
+from kvexp.ceremony.replay_source import Source, is_same_stack, questions_of
 from kvexp.documents.forms import Replayed
 from kvexp.errors import ConfigError, IncompleteError, InputError, IntegrityError
 from kvexp.models.load import load
@@ -39,7 +39,7 @@ POISSON = 4 * 4  # rows of the study: 4 examples, 2 conditions, 2 seeds
 
 
 def replayed(results, shards, loaded, n=100, seed=1):
-    made = replay(results, shards, n, seed, lambda model: loaded)
+    made = replay(Source(results, shards, lambda model: loaded), n, seed)
     return msgspec.json.decode(msgspec.json.encode(made), type=Replayed)  # as evidence.json takes it
 
 
@@ -366,7 +366,7 @@ def test_less_than_one_row(honest, shards, loaded):
 
 def test_the_model_is_absent(honest, shards, tmp_path):
     with pytest.raises(InputError, match="cannot be loaded") as error:
-        replay(honest, shards, 1, 1, lambda model: load(tmp_path / "nowhere", model.dtype))
+        replay(Source(honest, shards, lambda model: load(tmp_path / "nowhere", model.dtype)), 1, 1)
     assert one_sentence(error) == 2
 
 

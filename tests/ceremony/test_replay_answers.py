@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from kvexp.ceremony import compare_answers
-from kvexp.ceremony.cannot import most_unseen
-from kvexp.ceremony.checks_of_logs import answers_check
+from kvexp.ceremony.checks import answers_check
 from kvexp.ceremony.compare_answers import (
     EQUAL,
     FIELDS,
@@ -24,7 +23,8 @@ from kvexp.ceremony.compare_answers import (
     tolerance,
 )
 from kvexp.ceremony.replay_answers import answer_again, draw_examples
-from kvexp.ceremony.replay_rows import questions_of
+from kvexp.ceremony.replay_source import Source, questions_of
+from kvexp.ceremony.unprovable import most_unseen
 from kvexp.documents.forms import Evidence, Regenerated
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, GENERATIONS, Failed, Generation, Key, Reader, encode
@@ -48,14 +48,18 @@ EXAMPLES = 4
 
 
 def answered(results, shards, loaded, m=1, seed=1):
-    made = answer_again(results, shards, m, seed, lambda model: loaded)
+    made = answer_again(Source(results, shards, lambda model: loaded), m, seed)
     return msgspec.json.decode(msgspec.json.encode(made), type=Regenerated)  # as evidence.json takes it
 
 
 def drawn(results, shards, m=1, seed=1):
     """Places of the examples that are answered again."""
-    found = draw_examples(results, shards, m, seed).chosen
-    return [(one.shard.shard_id, one.example_id) for one in found]
+    return [(one.shard.shard_id, one.example_id) for one in chosen(results, shards, m, seed)]
+
+
+def chosen(results, shards, m=1, seed=1):
+    """Examples drawn; no model is asked."""
+    return draw_examples(Source(results, shards, lambda model: None), m, seed).chosen
 
 
 @pytest.fixture
@@ -216,9 +220,7 @@ def test_each_forged_field_is_found(results, shards, loaded, seen):
         row = next(r for r in log_of(results, shard) if r.example_id == example_id and is_poisson(r))
         changed = msgspec.structs.replace(row, **fields)
         made = compare_answers.Made(row, [], [row.min_logit_gap], row.score_value, lambda tokens: "", 1)
-        logged = next(
-            one for one in draw_examples(results, shards, 1, 1).chosen[0].rows if one.row.key == row.key
-        )
+        logged = next(one for one in chosen(results, shards)[0].rows if one.row.key == row.key)
         found = compare_answers.matched(replace(logged, row=changed), made, same_stack=True)
         assert not found.equal
         assert re.search(f"{name} is .*, the log says ", found.wrong), name
@@ -455,4 +457,4 @@ def test_the_number_that_a_draw_does_not_exclude_is_that_of_an_enumeration():
 
 def test_provenance_is_that_of_this_machine(honest, shards):
     """Otherwise nothing above compared digits."""
-    assert draw_examples(honest, shards, 1, 1).chosen[0].rows[0].attempt.versions == provenance.versions()
+    assert chosen(honest, shards)[0].rows[0].attempt.versions == provenance.versions()

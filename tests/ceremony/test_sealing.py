@@ -78,9 +78,9 @@ def test_adding_a_method_a_task_a_cluster_or_a_claim_breaks_no_seal(locked):
         ("analysis/claims/s3.py", "changed"),
         ("kvexp/records.py", "changed"),
         ("kvexp/documents/condition.py", "changed"),
-        ("requirements.lock", "missing"),
-        ("analysis/statistics/mine.py", "added"),
-        ("analysis/verdict/mine.py", "added"),
+        ("analysis/requirements.txt", "missing"),
+        ("analysis/core/mine.py", "added"),
+        ("kvexp/documents/mine.py", "added"),
     ],
 )
 def test_a_sealed_file_that_changes_vanishes_or_appears_stops_everything(unlocked, name, what):
@@ -313,7 +313,8 @@ def test_an_addendum_follows_its_parent_when_that_is_sealed_again(fresh):
     for path in (fresh / "preregistration/mini/seals").glob("R.*"):
         shutil.copy(path, broken_off / "preregistration/mini/seals")
     said = kvexp(broken_off, "seal", "mini")  # a kill came between the two
-    assert ("R: sealed already" in said, "S: sealed 7" in said) == (True, True)
+    assert "R: sealed already" in said
+    assert re.search(r"S: sealed \d+ files", said)
     seals = [root / "preregistration/mini/seals/S.json" for root in (fresh, broken_off)]
     assert len({json.loads(path.read_text())["parent"] for path in seals}) == 1
     parent = hashlib.sha256((fresh / MANIFEST).read_bytes()).hexdigest()

@@ -19,12 +19,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rfc3161_client import decode_timestamp_response
 
-from kvexp.ceremony import authorities
-from kvexp.ceremony import tokens as der
-from kvexp.ceremony import tokens as stamp
+from kvexp.ceremony import authorities, stamp, tokens
 from kvexp.ceremony.authorities import CannotStamp, StampError, Trust
 from kvexp.ceremony.tokens import Token, check, query
-from kvexp.documents.forms import PUBLIC
+from kvexp.documents.anchor import inside
+from kvexp.documents.forms import PUBLIC, grade_of
 from kvexp.errors import KvexpError
 from tests.ceremony import own_tsa
 from tests.ceremony.own_tsa import Authority, Served, authority, edited, now, serving
@@ -32,6 +31,12 @@ from tests.ceremony.own_tsa import Authority, Served, authority, edited, now, se
 ROOT = Path(__file__).resolve().parent.parent.parent
 MESSAGE = b"0123  analysis/claims/r1.py\n"
 STATUS = (0, 0, 0)  # reply > PKIStatusInfo > status
+
+
+def moment(token: Token) -> datetime:
+    """A token's time, for comparisons."""
+    return datetime.fromisoformat(token.time)
+
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 pytestmark = needs_openssl
@@ -47,7 +52,7 @@ def ship(monkeypatch):
     """A function that lets kvexp ship an authority; returns the fingerprint of its root."""
 
     def call(authority: Authority) -> str:
-        root = stamp.fingerprint(authority.root.certificate)
+        root = authorities.fingerprint(authority.root.certificate)
         monkeypatch.setitem(PUBLIC, authority.name, root)
         return root
 
@@ -93,9 +98,9 @@ def rejected(own: Authority, tsq: bytes, tsr: bytes, *, message: bytes = MESSAGE
 
 def test_a_token_says_when_and_who(own, asked, replied):
     token = check(MESSAGE, asked, replied, own.trust())
-    assert abs((token.moment - datetime.now(UTC)).total_seconds()) < 120
+    assert abs((moment(token) - datetime.now(UTC)).total_seconds()) < 120
     assert (token.witness, token.trust, token.grade) == ("CN=test signer", "test", 1)
-    assert token.root_sha256 == stamp.fingerprint(own.root.certificate)
+    assert token.root_sha256 == authorities.fingerprint(own.root.certificate)
     assert token.serial.bit_length() >= 120
     assert token.nonce == decode_timestamp_response(replied).tst_info.nonce
 
@@ -134,8 +139,8 @@ def test_the_fraction_of_a_second_is_kept(own, asked, monkeypatch):
     monkeypatch.setattr(authorities, "_CONFIG", config)
     tokens = [check(MESSAGE, asked, own.answer(asked), own.trust()) for _ in range(4)]
     assert any(re.fullmatch(r"[\dT:-]{19}\.\d{1,6}Z", token.time) for token in tokens)
-    assert [token.moment for token in tokens] == sorted(token.moment for token in tokens)
-    assert any(token.moment.microsecond for token in tokens)
+    assert [moment(token) for token in tokens] == sorted(moment(token) for token in tokens)
+    assert any(moment(token).microsecond for token in tokens)
 
 
 def test_queries_carry_a_fresh_nonce_and_ask_for_the_certificate(tmp_path):
@@ -161,11 +166,11 @@ def test_the_grade_of_several_tokens():
         kind = "public" if grade == 2 else "pinned"
         return Token("a" * 64, "2026-01-01T00:00:00Z", 1, 2, "CN=x", "x", root * 64, kind)
 
-    assert stamp.grade_of([]) == 0
-    assert stamp.grade_of([token(1, "a"), token(1, "b")]) == 1
-    assert stamp.grade_of([token(1, "a"), token(2, "b")]) == 2
-    assert stamp.grade_of([token(2, "b"), token(2, "b")]) == 2  # one authority twice
-    assert stamp.grade_of([token(2, "a"), token(2, "b")]) == 3
+    assert grade_of([]) == 0
+    assert grade_of([token(1, "a"), token(1, "b")]) == 1
+    assert grade_of([token(1, "a"), token(2, "b")]) == 2
+    assert grade_of([token(2, "b"), token(2, "b")]) == 2  # one authority twice
+    assert grade_of([token(2, "a"), token(2, "b")]) == 3
 
 
 # What must not verify ----------------------------------------------------------------------------
@@ -182,7 +187,7 @@ def test_a_reply_about_other_data_with_the_right_nonce(own, asked):
 
 
 def der_value(body: bytes, *path: int) -> bytes:
-    part = der.inside(body, *path[:-1])[path[-1]]
+    part = inside(body, *path[:-1])[path[-1]]
     return body[part.start : part.end]
 
 
@@ -246,12 +251,12 @@ def test_an_expired_signer_that_was_valid_then_is_accepted(tmp_path, manifest):
     trusts = brief.trust()
     stamp.write_query(manifest)
     token = stamp.store(manifest, brief.answer(stamp.stamp_paths(manifest).query.read_bytes()), trusts)
-    assert token.moment <= end
+    assert moment(token) <= end
     while datetime.now(UTC) < end + timedelta(seconds=1):
         time.sleep(0.1)
     assert stamp.read_token(manifest, trusts) == token
     # openssl says the same, asked about the token's own time as the module's docstring does
-    then = int(token.moment.timestamp())
+    then = int(moment(token).timestamp())
     assert "has expired" in verified_by_openssl(manifest, brief).stderr
     assert "Verification: OK" in verified_by_openssl(manifest, brief, "-attime", then).stdout
 
@@ -408,7 +413,7 @@ def test_an_interrupt_is_no_bad_token(own, asked, replied, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stamp, "decode_timestamp_response", interrupted)
+    monkeypatch.setattr(tokens, "decode_timestamp_response", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check(MESSAGE, asked, replied, own.trust())
 
@@ -550,7 +555,7 @@ def test_a_link_is_no_token(own, manifest, tmp_path):
     reply = stamp.stamp_paths(manifest).reply
     reply.rename(tmp_path / "elsewhere")
     reply.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(KvexpError, match="regular file"):
+    with pytest.raises(KvexpError, match="is a link: put the file itself there"):
         stamp.read_token(manifest, own.trust())
 
 
@@ -563,7 +568,7 @@ def test_further_witnesses(own, manifest, tmp_path, ship):
     assert stamp.stamp_paths(manifest, "other").reply.name == "R.other.tsr"
     tokens = stamp.read_tokens(manifest, trusts)
     assert [token.anchor for token in tokens] == [first.anchor, second.anchor]
-    assert stamp.grade_of(tokens) == 3
+    assert grade_of(tokens) == 3
     with pytest.raises(CannotStamp, match="no authority 'third' is pinned"):
         stamped(manifest, own, "third")
     with pytest.raises(CannotStamp, match=r"R\.other\.tsr: no authority 'other' is pinned"):
@@ -590,18 +595,18 @@ def test_the_stamp_of_another_manifest_is_no_witness(own, manifest):
 
 
 def test_the_shipped_authorities_are_independent_and_honest():
-    trusts = stamp.load_trust(ROOT, ROOT / "preregistration" / "nowhere")
+    trusts = authorities.load_trust(ROOT, ROOT / "preregistration" / "nowhere")
     public = [trust for trust in trusts.values() if not trust.is_self_run]
     assert len(public) >= 2
-    known = {trust.name: stamp.fingerprint(root) for trust in public for root in trust.roots}
+    known = {trust.name: authorities.fingerprint(root) for trust in public for root in trust.roots}
     assert known == PUBLIC
-    assert len({stamp.fingerprint(root) for trust in public for root in trust.roots}) == len(public)
+    assert len({authorities.fingerprint(root) for trust in public for root in trust.roots}) == len(public)
     for trust in public:
         text = (ROOT / "preregistration/trust" / f"{trust.name}.toml").read_text()
         assert "Not tried" in text
         pem = (ROOT / "preregistration/trust" / f"{trust.name}.pem").read_text()
         (certificate,) = trust.roots
-        assert f"# sha256: {stamp.fingerprint(certificate)}\n" in pem
+        assert f"# sha256: {authorities.fingerprint(certificate)}\n" in pem
         assert f"# subject: {certificate.subject.rfc4514_string()}\n" in pem
 
 
@@ -612,9 +617,9 @@ def test_a_shipped_root_is_the_one_of_the_system(name):
     bundle = Path("/etc/ssl/certs/ca-certificates.crt")
     if not bundle.is_file():
         pytest.skip("no list of certificates on this system")
-    known = {stamp.fingerprint(c) for c in x509.load_pem_x509_certificates(bundle.read_bytes())}
-    (root,) = stamp.read_trust(ROOT / "preregistration" / "trust")[name].roots
-    assert stamp.fingerprint(root) in known
+    known = {authorities.fingerprint(c) for c in x509.load_pem_x509_certificates(bundle.read_bytes())}
+    (root,) = authorities.read_trust(ROOT / "preregistration" / "trust")[name].roots
+    assert authorities.fingerprint(root) in known
 
 
 GOOD = 'format = "kvexp-trust/1"\nname = "mine"\nroot = "mine.pem"\nself_run = false\nnote = "n"\n'
@@ -631,16 +636,16 @@ def pinned(tmp_path, own) -> Path:
 
 def test_below_home_everything_is_self_run(tmp_path, pinned, own, ship):
     root = ship(own)
-    assert stamp.load_trust(tmp_path, tmp_path / "no")["mine"].kind(root) == "public"
+    assert authorities.load_trust(tmp_path, tmp_path / "no")["mine"].kind(root) == "public"
     home = tmp_path / "home"
     home.mkdir()
     pinned.rename(home / "trust")
-    assert stamp.load_trust(tmp_path, home)["mine"].kind(root) == "self-run"
+    assert authorities.load_trust(tmp_path, home)["mine"].kind(root) == "self-run"
 
 
 def test_a_root_that_kvexp_does_not_ship_is_the_authors_word(tmp_path, pinned, own, asked, replied, ship):
     """Whoever pins a root of his own in preregistration/trust gains nothing by calling it public."""
-    trusts = stamp.load_trust(tmp_path, tmp_path / "no")
+    trusts = authorities.load_trust(tmp_path, tmp_path / "no")
     token = check(MESSAGE, asked, replied, trusts)
     assert (token.trust, token.kind, token.grade) == ("mine", "pinned", 1)
     ship(own)
@@ -650,7 +655,7 @@ def test_a_root_that_kvexp_does_not_ship_is_the_authors_word(tmp_path, pinned, o
 def test_two_authorities_of_one_name(tmp_path, pinned):
     shutil.copytree(pinned, tmp_path / "home" / "trust")
     with pytest.raises(CannotStamp, match="give this one another"):
-        stamp.load_trust(tmp_path, tmp_path / "home")
+        authorities.load_trust(tmp_path, tmp_path / "home")
 
 
 @pytest.mark.parametrize(
@@ -678,7 +683,7 @@ def test_a_trust_file_that_cannot_be_used(pinned, text, words):
     (pinned / "mine.toml").write_text(text)
     start = time.monotonic()
     with pytest.raises(KvexpError, match=words):
-        stamp.read_trust(pinned)
+        authorities.read_trust(pinned)
     assert time.monotonic() - start < 1
 
 
@@ -686,13 +691,13 @@ def test_only_a_root_can_be_pinned(pinned, own):
     for body in (own.signer.public_bytes(Encoding.PEM), b"", b"-----BEGIN CERTIFICATE-----\n"):
         (pinned / "mine.pem").write_bytes(body)
         with pytest.raises(CannotStamp, match="no root certificate that signs itself"):
-            stamp.read_trust(pinned)
+            authorities.read_trust(pinned)
     (pinned / "mine.pem").write_bytes(own.root.certificate.public_bytes(Encoding.PEM) * 5)
     with pytest.raises(CannotStamp, match="4 are the most"):
-        stamp.read_trust(pinned)
+        authorities.read_trust(pinned)
     (pinned / "mine.pem").unlink()
     with pytest.raises(KvexpError, match=r"mine\.pem cannot be read"):
-        stamp.read_trust(pinned)
+        authorities.read_trust(pinned)
 
 
 # HTTP --------------------------------------------------------------------------------------------
@@ -701,14 +706,14 @@ def test_only_a_root_can_be_pinned(pinned, own):
 def test_a_round_trip_over_http(own, manifest):
     with serving(lambda tsq: Served(own.answer(tsq))) as address:
         tsq = stamp.write_query(manifest).read_bytes()
-        token = stamp.store(manifest, stamp.post(address.url, tsq), own.trust())
+        token = stamp.store(manifest, authorities.post(address.url, tsq), own.trust())
     assert address.asked == [("POST", "application/timestamp-query", tsq)]
     assert stamp.read_token(manifest, own.trust()) == token
 
 
 def no_answer(url: str, words: str, **limits: float) -> None:
     with pytest.raises(CannotStamp, match=words) as caught:
-        stamp.post(url, b"query", **limits)
+        authorities.post(url, b"query", **limits)
     assert caught.value.exit_code == 2
     assert "write the query with --query, post it from a machine with network" in str(caught.value)
 
@@ -794,7 +799,7 @@ def test_nobody_there():
 )
 def test_no_other_scheme(url):
     with pytest.raises(CannotStamp, match="no address of an authority"):
-        stamp.post(url, b"")
+        authorities.post(url, b"")
 
 
 # The authority of one's own ----------------------------------------------------------------------
@@ -803,7 +808,7 @@ def test_no_other_scheme(url):
 def test_a_self_run_authority_stamps_and_is_grade_1(tmp_path, manifest):
     home = tmp_path / "home"
     authorities.create(tmp_path / "tsa", home)
-    trusts = stamp.load_trust(ROOT, home)
+    trusts = authorities.load_trust(ROOT, home)
     assert trusts["own"].is_self_run
     tsq = stamp.write_query(manifest).read_bytes()
     token = stamp.store(manifest, authorities.answer(tmp_path / "tsa", tsq), trusts)

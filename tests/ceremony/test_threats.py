@@ -257,9 +257,10 @@ def test_14_a_module_is_shadowed(locked, tmp_path):
 
 
 def test_15_dependencies_drift(locked):
-    path = locked / "requirements.lock"
+    path = locked / "analysis/requirements.txt"
+    assert "numpy==" in path.read_text()
     path.write_text(path.read_text().replace("numpy==", "numpy==9"))
-    assert "changed  requirements.lock" in analysis(locked, code=4)
+    assert "changed  analysis/requirements.txt" in analysis(locked, code=4)
 
 
 def test_16_the_model_is_swapped(unlocked, tmp_path):

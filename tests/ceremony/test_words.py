@@ -6,7 +6,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from kvexp.ceremony.checks_of_papers import MEANS, _clocks, told
+from kvexp.ceremony.checks import _clocks
+from kvexp.ceremony.evidence import MEANS, told
 from kvexp.cli import main
 from kvexp.documents.schema import Registration
 from tests.ceremony.ceremony import evidence, holds, kvexp

@@ -1,8 +1,8 @@
-"""Which file of a registration judges, and how the one that people edit differs from it, field by field."""
+"""How the registration that people edit differs from the file that judges, field by field, and what to do."""
 
 import shlex
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,56 +10,23 @@ from rich.console import Console
 from rich.text import Text
 
 from kvexp import files
-from kvexp.ceremony.changes import NOTHING, field_changes
+from kvexp.ceremony.grid_changes import NOTHING, field_changes
 from kvexp.ceremony.home import Home
 from kvexp.documents.forms import COPIED, LOCKED
 from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import read_bytes
 from kvexp.documents.seals import chain
-from kvexp.errors import IntegrityError, printable
+from kvexp.errors import IntegrityError, first, printable
 
 SHOWN = 8  # fields
 LONGEST = 60  # characters of a value
 DIGITS = 12
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A registration whose working file is not the one that judges.
+def print_edited(home: Home, console: Console, chosen: Path | None = None) -> None:
+    """What a person must know before a verdict; nothing if the working files are those that judge.
 
-    Attributes:
-        id: of the registration.
-        judge: the file that judges, from the root of the repository.
-        digest: its sha256.
-        working: the file that differs.
-        fields: how, one line each; empty: in comments or layout only.
-        todo: what to do about it.
-    """
-
-    id: str
-    judge: str
-    digest: str
-    working: str
-    fields: tuple[str, ...]
-    todo: str
-
-    @property
-    def lines(self) -> list[str]:
-        """For a person: what judges, what differs, and the way out."""
-        more = [f"  and {len(self.fields) - SHOWN} more"] if len(self.fields) > SHOWN else []
-        told = [f"  {one}" for one in self.fields[:SHOWN]] or ["  in comments or layout only"]
-        return [
-            f"registration {self.id}: judged by {self.judge} (sha256 {self.digest[:DIGITS]}); "
-            f"{self.working} differs from it and judges nothing:",
-            *told,
-            *more,
-            f"  {self.todo}",
-        ]
-
-
-def moved(home: Home, chosen: Path | None = None) -> list[Moved]:
-    """Registrations that were locked with the logs, or sealed as a copy, and differ where people edit them.
-
+    Registrations that were locked with the logs, or sealed as a copy, judge, wherever people edit them.
     `chosen`: the folder given as `--registration`, instead of the study's.
     """
     judging: dict[str, Path] = {}
@@ -67,12 +34,10 @@ def moved(home: Home, chosen: Path | None = None) -> list[Moved]:
     for folder in [home.results / LOCKED, *([home.results / COPIED] if chosen is None else [])]:
         for path in sorted(folder.glob("*.toml")):
             judging.setdefault(path.stem, folder)
-    return [
-        one
-        for name, judge in sorted(judging.items())
-        for folder in _working(home, judge, chosen)
-        if (one := _moved(home, name, judge, folder)) is not None
-    ]
+    for name, judge in sorted(judging.items()):
+        for folder in _working(home, judge, chosen):
+            for line in _edited(home, name, judge, folder):
+                console.print(Text(line))
 
 
 def _working(home: Home, judge: Path, chosen: Path | None) -> list[Path]:
@@ -85,35 +50,40 @@ def _working(home: Home, judge: Path, chosen: Path | None) -> list[Path]:
     return [folder for folder in folders if folder != judge and folder.is_dir()]
 
 
-def _moved(home: Home, name: str, judge: Path, folder: Path) -> Moved | None:
+def _edited(home: Home, name: str, judge: Path, folder: Path) -> Iterator[str]:
+    """What judges, what differs, and the way out; nothing where the files are alike."""
     there, here = judge / f"{name}.toml", folder / f"{name}.toml"
-    found = files.digest(judge / there.name)
-    if found in (files.ABSENT, files.digest(folder / here.name)) or (
-        folder != home.folder and not here.exists()
-    ):
-        return None
-    fields = tuple(changes(there, here)) if here.exists() else ("it is missing",)
-    todo = _todo(home, name, judge, folder)
-    return Moved(name, _named(home, there), found, _named(home, here), fields, todo)
+    digest = files.digest(there)
+    is_elsewhere = folder != home.folder and not here.exists()
+    if digest in (files.ABSENT, files.digest(here)) or is_elsewhere:
+        return
+    yield (
+        f"registration {name}: judged by {_named(home, there)} (sha256 {digest[:DIGITS]}); "
+        f"{_named(home, here)} differs from it and judges nothing:"
+    )
+    fields = changes(there, here) if here.exists() else ["it is missing"]
+    for line in first(fields, SHOWN) or ["in comments or layout only"]:
+        yield f"  {line}"
+    yield f"  {_todo(home, name, judge, folder)}"
 
 
 def _todo(home: Home, name: str, judge: Path, folder: Path) -> str:
     there, here = (_named(home, one / f"{name}.toml") for one in (judge, folder))
     restore = f"to restore it: {shlex.join(['cp', there, here])}"
+    amend = home.amend_command(name)
     if folder != home.folder:  # no seal is kept there, so there is nothing to amend
         own = _named(home, home.folder / f"{name}.toml")
-        amend = home.amend_command(name)
         return f"{restore}; a change that is meant is made in {own} and amended there: {amend}"
     again = home.command("lock", *_locked_suites(home, judge / f"{name}.toml"), "--again")
     if _is_amended(judge, folder, name):
         return f"it was amended after the lock; to be judged by the amendment: {again}"
-    return f"{restore}; or, if the change is meant: {home.amend_command(name)}, then {again}"
+    return f"{restore}; or, if the change is meant: {amend}, then {again}"
 
 
 def _locked_suites(home: Home, registration: Path) -> list[str]:
     """Of a registration, those whose logs are locked."""
     try:
-        listed = tomllib.loads(read_bytes(registration).decode()).get("suites", [])
+        listed = _table(registration).get("suites", [])
     except (IntegrityError, ValueError, RecursionError):
         return []
     return [str(suite) for suite in listed if LockFiles(home.results, str(suite)).is_locked]
@@ -128,24 +98,20 @@ def _is_amended(judge: Path, folder: Path, name: str) -> bool:
         return False
 
 
-def print_moved(home: Home, console: Console, chosen: Path | None = None) -> None:
-    """What a person must know before a verdict; nothing if the working files are those that judge."""
-    for one in moved(home, chosen):
-        for line in one.lines:
-            console.print(Text(line))
-
-
 def changes(there: Path, here: Path) -> list[str]:
     """The fields in which two TOML files differ: `claim.R1.kill: 'a', in the working file 'b'`."""
     try:
-        old, new = (tomllib.loads(read_bytes(path).decode()) for path in (there, here))
-        found = field_changes(old, new)
+        found = field_changes(_table(there), _table(here))
     except (IntegrityError, ValueError, RecursionError) as error:
         return [f"it cannot be read: {printable(str(error))}"]
     return [
         f"{printable(name)}: {_shown(before)}, in the working file {_shown(after)}"
         for name, before, after in found
     ]
+
+
+def _table(path: Path) -> dict[str, Any]:
+    return tomllib.loads(read_bytes(path).decode())
 
 
 def _shown(value: Any) -> str:

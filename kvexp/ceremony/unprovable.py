@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from math import comb
 
-from kvexp.ceremony.checks_of_papers import told
-from kvexp.ceremony.evidence import Found
+from kvexp.ceremony.evidence import Found, told
 from kvexp.documents.forms import Regenerated, Stamp
 
 TO_ADD = (

@@ -8,16 +8,13 @@ from typing import Any
 from kvexp.ceremony.home import Home
 from kvexp.documents.forms import SealedShard
 from kvexp.documents.seals import Seals
-from kvexp.errors import ConfigError
+from kvexp.errors import ConfigError, first
 from kvexp.run.log import read_attempts
 from kvexp.run.prepare import written_ids
 from kvexp.study.compose import Selection
 from kvexp.study.grid import shards
 from kvexp.study.results import GRID
 from kvexp.study.words import grid_words
-
-# The fields in which two nested tables differ, by dotted name.
-
 
 NOTHING = object()  # a field that one of them does not have
 
@@ -73,8 +70,7 @@ def config_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[
         for name, old, new in field_changes(before, after)
         if name != "protocol_digest"
     ]
-    more = [f"and {len(found) - FIELDS_SHOWN} fields more"] if len(found) > FIELDS_SHOWN else []
-    return [*found[:FIELDS_SHOWN], *more]
+    return first(found, FIELDS_SHOWN, "fields more")
 
 
 def _shown(value: Any) -> str:

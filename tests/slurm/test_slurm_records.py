@@ -9,7 +9,7 @@ import pytest
 from kvexp.errors import IntegrityError
 from kvexp.slurm.account import of_accounting, path_of, read_export
 from kvexp.slurm.submissions import AFTER, BEFORE, Book
-from tests.test_slurm_parts import attempt, exported, judged, send
+from tests.slurm.test_slurm_parts import attempt, exported, judged, send
 
 
 @pytest.fixture

@@ -20,14 +20,13 @@ from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, Footer, Segment, encode
 from kvexp.run import launch
 from kvexp.run.attempt import Under
-from kvexp.slurm import arrays, ask, standing, submissions
-from kvexp.slurm import programs as ids
-from kvexp.slurm import submissions as submission
+from kvexp.slurm import arrays, jobs, reconcile, submissions
+from kvexp.slurm import programs as slurm_programs
 from kvexp.slurm.account import Ran, export, of_accounting, path_of
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
-from kvexp.slurm.hours import gpu_hours
+from kvexp.slurm.jobs import Jobs, gpu_hours
 from kvexp.slurm.programs import SlurmError, run
-from kvexp.slurm.standing import Standing, answered
+from kvexp.slurm.reconcile import answered
 from kvexp.slurm.status import ShardStatus, _with_slurm
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
@@ -105,7 +104,7 @@ def test_a_setup_command_that_fails_stops_the_script():
     )
     lines = shard_options(conf, "n", 1)["setup"]
     done = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (ask.SETUP_FAILED, "")
+    assert (done.returncode, done.stdout) == (slurm_programs.SETUP_FAILED, "")
     assert done.stderr == "kvexp: setup command failed: test -e /nowhere # it's gone\n"
 
 
@@ -128,17 +127,17 @@ def test_a_program_that_is_not_there_fails_or_hangs_is_a_sentence():
 
 def test_the_queue_is_read_line_by_line(monkeypatch):
     text = "12_3|RUNNING|me|mini.a|None|.\n13|PENDING|me|mini|with|bars\nand lines|Dependency|.\n"
-    monkeypatch.setattr(ask, "run", lambda command, seconds: text)
-    first, second = ask.read_queue(["nobody-of-this-name"])
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: text)
+    first, second = slurm_programs.read_queue(["nobody-of-this-name"])
     assert (first.task, first.is_running, second.task, second.is_running) == (3, True, 0, False)
     assert (first.reason, second.name) == ("None", "mini")  # of others, whose names may hold what they like
 
 
 def test_unknown_users_are_not_asked_about(monkeypatch):
     asked = []
-    monkeypatch.setattr(ask, "run", lambda command, seconds: asked.append(command) or "")
-    ask.read_queue(["no-such-user-here", ask.me()])
-    assert asked[0][asked[0].index("-u") + 1] == ask.me()
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: asked.append(command) or "")
+    slurm_programs.read_queue(["no-such-user-here", slurm_programs.me()])
+    assert asked[0][asked[0].index("-u") + 1] == slurm_programs.me()
 
 
 def test_accounting_is_read_field_by_field(monkeypatch):
@@ -147,8 +146,8 @@ def test_accounting_is_read_field_by_field(monkeypatch):
         "7_0|8|CANCELLED by 0|0:15|1796027400|Unknown|5|cpu=1|dev1|n",
         "7_2|10|PENDING|0:0|Unknown|Unknown|0||None assigned|n",
     ]
-    monkeypatch.setattr(ask, "run", lambda command, seconds: "\n".join(lines))
-    never, cancelled, completed = ask.read_accounting(["7", "7"])
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: "\n".join(lines))
+    never, cancelled, completed = slurm_programs.read_accounting(["7", "7"])
     assert (completed.start, completed.end) == ("2026-11-30T08:30:22Z", "2026-11-30T08:32:02Z")
     assert (completed.seconds, completed.gpus, completed.task) == (100, 2, 1)
     assert (cancelled.state, cancelled.end, cancelled.gpus) == ("CANCELLED", None, None)
@@ -194,7 +193,7 @@ def test_how_a_task_ended(tmp_path, log, state, exit_code, category):
     path = tmp_path / "log"
     path.write_text(BEGUN + log)
     known = None if state is None else RUN(state=state, exit_code=exit_code)
-    found = ask.end_of(path, known)
+    found = jobs.end_of(path, known)
     assert found.category == category
     assert not any("JobEnvironment" in line for line in found.tail)
 
@@ -202,16 +201,16 @@ def test_how_a_task_ended(tmp_path, log, state, exit_code, category):
 def RUN(**changes):  # noqa: N802
     plain = {"job_id": "7_0", "raw_id": "8", "name": "mini.n", "state": "COMPLETED", "exit_code": "0:0"}
     times = {"start": "2026-11-30T10:00:00Z", "end": "2026-11-30T11:00:00Z", "seconds": 3600}
-    return ask.Run(**{**plain, **times, "gpus": 1, "nodes": "n", **changes})
+    return slurm_programs.Run(**{**plain, **times, "gpus": 1, "nodes": "n", **changes})
 
 
 def test_the_last_words_are_short_and_harm_no_terminal(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"x" * 100_000 + b"\n\x1b]0;title\x07\n" + b"\xff\n" * 50)
-    tail = ask.end_of(path, None).tail
-    assert len(tail) == ask.TAIL_LINES
+    tail = jobs.end_of(path, None).tail
+    assert len(tail) == jobs.TAIL_LINES
     assert all(line.isprintable() for line in tail)
-    assert ask.end_of(tmp_path / "nothing", None).tail == []
+    assert jobs.end_of(tmp_path / "nothing", None).tail == []
 
 
 # Records -----------------------------------------------------------------------------------------
@@ -233,7 +232,7 @@ def send(book, *shards, suite="s", job_id=None):
 
 
 def entry(sent, task=0, state="RUNNING", job_id="7"):
-    return ask.Entry(f"{job_id}_{task}", task, state, "None", "me", sent.before.name)
+    return slurm_programs.Entry(f"{job_id}_{task}", task, state, "None", "me", sent.before.name)
 
 
 def test_records_are_read_as_they_were_written(book):
@@ -260,19 +259,19 @@ def test_tasks_that_no_submission_has_are_no_empty_queue(book):
     sent = send(book, "a", "b", job_id="7")
     name = sent.before.name
     for job_id in ("7_2", "7_[0-1%2]", "7+1", "abc", "7_99999999999"):
-        odd = ask.Entry(job_id, ids.task_of(job_id), "PENDING", "None", "me", name)
+        odd = slurm_programs.Entry(job_id, slurm_programs.task_of(job_id), "PENDING", "None", "me", name)
         with pytest.raises(SlurmError, match=r"squeue names .* none of its 2 tasks"):
-            standing.flights([sent], [odd])
-    assert standing.flights([sent], [replace(odd, name="somebody.else")]) == []
+            reconcile.match_queue([sent], [odd])
+    assert reconcile.match_queue([sent], [replace(odd, name="somebody.else")]) == []
 
 
 @pytest.mark.parametrize(
     "line", ["slurm_load_jobs error: Socket timed out", "7_0|RUNNING|me|name|None", "7_0|RUNNING|me|.\n"]
 )
 def test_a_queue_that_speaks_otherwise_is_no_empty_queue(monkeypatch, line):
-    monkeypatch.setattr(ask, "run", lambda command, seconds: line)
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: line)
     with pytest.raises(SlurmError, match="squeue says what nobody asked"):
-        ask.read_queue([])
+        slurm_programs.read_queue([])
 
 
 @pytest.mark.parametrize(
@@ -287,9 +286,9 @@ def test_a_queue_that_speaks_otherwise_is_no_empty_queue(monkeypatch, line):
     ],
 )
 def test_accounting_that_speaks_otherwise_is_a_sentence(monkeypatch, line):
-    monkeypatch.setattr(ask, "run", lambda command, seconds: line)
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: line)
     with pytest.raises(SlurmError, match="sacct says what kvexp cannot read"):
-        ask.read_accounting(["7"])
+        slurm_programs.read_accounting(["7"])
 
 
 def test_tasks_that_wait_together_never_ran_and_parts_of_a_job_are_not_ours(monkeypatch):
@@ -297,8 +296,8 @@ def test_tasks_that_wait_together_never_ran_and_parts_of_a_job_are_not_ours(monk
         "7_[2-5%2]|7|PENDING|0:0|Unknown|Unknown|0||None assigned|a",
         "7+1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|a",
     ]
-    monkeypatch.setattr(ask, "run", lambda command, seconds: "\n".join(lines))
-    assert ask.read_accounting(["7"]) == []
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: "\n".join(lines))
+    assert slurm_programs.read_accounting(["7"]) == []
 
 
 def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
@@ -306,7 +305,7 @@ def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
     lost, kept = send(book, "a", "b"), send(book, "c", job_id="9")
     asked = []
     line = f"7_1|8|COMPLETED|0:0|1796027422|1796027522|100|cpu=1|n|{lost.before.name}"
-    monkeypatch.setattr(ask, "run", lambda command, seconds: asked.append(command) or line)
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: asked.append(command) or line)
     found = {one.before.name: one.after for one in answered(book, book.read())}
     assert (found[lost.before.name].job_id, found[lost.before.name].found_in_queue) == ("7", True)
     assert found[kept.before.name] == kept.after
@@ -319,13 +318,13 @@ def test_a_lost_answer_is_found_in_accounting(book, monkeypatch):
 
 def test_what_never_reached_slurm_is_asked_about_for_a_day(book, monkeypatch):
     sent = send(book, "a")
-    monkeypatch.setattr(ask, "run", lambda command, seconds: "")
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: "")
     assert answered(book, book.read())[0].after is None
     old = msgspec.structs.replace(sent.before, at="2026-01-01T00:00:00Z")
     sent.path.write_bytes(msgspec.json.encode(old))
     (found,) = answered(book, book.read())
     assert isinstance(found.after, Refused)
-    monkeypatch.setattr(ask, "run", lambda command, seconds: pytest.fail("asked again"))
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: pytest.fail("asked again"))
     assert answered(book, book.read()) == [found]
 
 
@@ -338,25 +337,25 @@ def test_settings_that_leave_something_out_reach_no_program(monkeypatch):
 def test_only_jobs_of_our_names_are_ours(book):
     sent = send(book, "a", "b", job_id="7")
     stranger = replace(entry(sent), name="mini.other")
-    found = standing.flights([sent], [stranger, entry(sent, 1)])
+    found = reconcile.match_queue([sent], [stranger, entry(sent, 1)])
     assert [(f.shard_id, f.entry.job_id) for f in found] == [("b", "7_1")]
 
 
 def test_an_unanswered_record_of_another_machine_is_waited_for(book, monkeypatch):
-    monkeypatch.setattr(standing, "read_queue", lambda users, seconds: [])
+    monkeypatch.setattr(reconcile, "read_queue", lambda users, seconds: [])
     sent = send(book, "a")
-    assert standing.reconcile(book)[1] == []  # of this machine: its writer is gone, since we hold the lock
+    assert reconcile.reconcile(book)[1] == []  # of this machine: its writer is gone, since we hold the lock
     there = msgspec.structs.replace(sent.before, host="login2")
     sent.path.write_bytes(msgspec.json.encode(there))
     with pytest.raises(IncompleteError, match=r"another submit of study mini is at work, on login2 since"):
-        standing.reconcile(book)
-    monkeypatch.setattr(submission, "FRESH_SECONDS", -1.0)
-    assert standing.reconcile(book)[1] == []
+        reconcile.reconcile(book)
+    monkeypatch.setattr(submissions, "FRESH_SECONDS", -1.0)
+    assert reconcile.reconcile(book)[1] == []
 
 
 def test_whole_arrays_are_cancelled_by_their_number_and_parts_task_by_task(book):
     one, two = send(book, "a", "b", job_id="7"), send(book, "c", "d", job_id="8")
-    found = standing.flights(
+    found = reconcile.match_queue(
         [one, two], [entry(one, 0), entry(one, 1), entry(two, 0, job_id="8"), entry(two, 1, job_id="8")]
     )
     assert _ids(found, [f for f in found if f.shard_id != "d"]) == ["7", "8_0"]
@@ -365,9 +364,9 @@ def test_whole_arrays_are_cancelled_by_their_number_and_parts_task_by_task(book)
 
 def test_a_queue_that_does_not_answer_loses_no_shard(book):
     sent = send(book, "a", "b", job_id="7")
-    here = Standing(book.root, [sent], knows_queue=False)
+    here = Jobs(book.root, [sent], knows_queue=False)
     assert here.ended("a") is None
-    known = Standing(book.root, [sent], {"b": standing.Flight(sent, entry(sent, 1), "b")}, [], True)
+    known = Jobs(book.root, [sent], {"b": reconcile.QueuedTask(sent, entry(sent, 1), "b")}, [], True)
     assert known.ended("a").job_id == "7_0"
     assert known.ended("b") is None
     assert known.ended("never submitted") is None
@@ -608,7 +607,7 @@ def test_what_an_export_knew_to_be_complete_stays_so(book, tmp_path, monkeypatch
     sent = send(book, "mini.x", "mini.y", job_id="7")
     exported(tmp_path, {"name": sent.before.name})
     line = "7_0|8|REQUEUED|0:0|1796032800|1796036400|3600|cpu=1|n|" + sent.before.name
-    monkeypatch.setattr(ask, "run", lambda command, seconds: line)
+    monkeypatch.setattr(slurm_programs, "run", lambda command, seconds: line)
     (found,) = export(book, tmp_path / "results/mini", Console(file=io.StringIO()))
     assert (found.state, found.start) == ("COMPLETED", "2026-11-30T10:00:00Z")
 
@@ -626,12 +625,12 @@ def test_gpu_hours_are_accountings_and_else_those_of_attempts(book, tmp_path):
         (folder / f"attempt-00{number}.json").write_bytes(msgspec.json.encode(made))
     closed(tmp_path, "2026-11-30T11:00:00Z")
     places = [(folder, "generations.jsonl"), (Path(folder.parent, "mini.y"), "generations.jsonl")]
-    alone = gpu_hours(places, Standing(tmp_path, [sent]))
+    alone = gpu_hours(places, Jobs(tmp_path, [sent]))
     assert (alone.accounted, alone.estimated) == (0, 2.0)  # one hour with two GPUs
     runs = [RUN(name=sent.before.name, seconds=1800, gpus=2), RUN(name="of another study", seconds=10**6)]
-    known = gpu_hours(places, Standing(tmp_path, [sent], runs=runs))
+    known = gpu_hours(places, Jobs(tmp_path, [sent], runs=runs))
     assert (known.accounted, known.estimated) == (1.0, 0)
-    uncounted = gpu_hours(places, Standing(tmp_path, [sent], runs=[replace(runs[0], gpus=None)]))
+    uncounted = gpu_hours(places, Jobs(tmp_path, [sent], runs=[replace(runs[0], gpus=None)]))
     assert uncounted.accounted == 1.0
 
 
@@ -661,14 +660,14 @@ def test_thousands_of_shards_are_told_by_task():
     [([4], "7_4"), ([0, 1, 2, 9, 5, 4], "7_[0-2,4-5,9]"), ([3, 1], "7_[1,3]"), ([0, 1], "7_[0-1]")],
 )
 def test_tasks_in_one_word(tasks, word):
-    assert ids.task_list("7", tasks) == word
+    assert slurm_programs.task_list("7", tasks) == word
 
 
 def test_held_tasks_of_an_array_are_told_with_one_command(book):
     sent = send(book, "mini.x", "mini.y", "mini.z", job_id="7")
     held = [replace(entry(sent, task, "PENDING"), reason="JobHeldAdmin") for task in (0, 2)]
-    flying = {f.shard_id: f for f in standing.flights([sent], [*held, entry(sent, 1)])}
-    here = Standing(book.root, [sent], flying, [], True)
+    flying = {f.shard_id: f for f in reconcile.match_queue([sent], [*held, entry(sent, 1)])}
+    here = Jobs(book.root, [sent], flying, [], True)
     first, second = (
         _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.z")
     )
@@ -680,8 +679,8 @@ def test_a_held_task_comes_with_the_way_to_release_it(book):
     sent = send(book, "mini.x", "mini.y", job_id="7")
     held = replace(entry(sent, 0, "PENDING"), reason="launch failed requeued held")
     waits = replace(entry(sent, 1, "PENDING"), reason="QOSMaxJobsPerUserLimit")
-    flying = {f.shard_id: f for f in standing.flights([sent], [held, waits])}
-    here = Standing(book.root, [sent], flying, [], True)
+    flying = {f.shard_id: f for f in reconcile.match_queue([sent], [held, waits])}
+    here = Jobs(book.root, [sent], flying, [], True)
     first, second = (
         _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.y")
     )
