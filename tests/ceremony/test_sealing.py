@@ -108,7 +108,7 @@ def test_a_link_in_place_of_a_sealed_file_is_no_file(locked):
     elsewhere = locked / "decide.txt"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    assert "missing  analysis/core/decide.py" in analysis(locked, code=4)
+    assert "module analysis.core.decide was loaded from" in analysis(locked, code=4)
 
 
 def test_submit_refuses_another_grid_other_code_and_a_dirty_tree(unlocked):
