@@ -4,10 +4,12 @@ import argparse
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from analysis.core.run import _parser
 from kvexp.cli import VERBS
 
 ROOT = Path(__file__).parents[1]
@@ -15,9 +17,11 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "slurm" / "README.md", *DOCS]
 README_WORDS, SENTENCE_WORDS = 1500, 35
 FOLDERS = "analysis|conf|docs|kvexp|preregistration|results|scripts|slurm|tests"
-PATH = re.compile(rf"(?:{FOLDERS})/[\w./-]+")
+PATH = re.compile(rf"(?<![\w./-])(?:{FOLDERS})/[\w./-]+")
 PLACEHOLDER = re.compile(r"(?<![\w.])([A-Z]+)(?![a-z])|\bmine\b|\bNNN\b")
-MADE_LATER = ("results/scratch", "results/trial", "results/demo", "results/paper", "results/ablations", "slurm/dev")
+MADE_LATER = tuple(f"results/{name}" for name in ("scratch", "trial", "demo", "paper", "ablations"))
+MODULE = re.compile(r"-m ((?:analysis|scripts)(?:\.\w+)*)")
+OPTION = re.compile(r"(?<!\S)--[a-z-]+")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 
 page = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -42,8 +46,8 @@ def _prose_and_code(text: str) -> tuple[list[str], list[str]]:
 
 def _sentences(text: str) -> Iterator[str]:
     for paragraph in _prose_and_code(text)[0]:
-        plain = re.sub(r"`[^`]+`", "`code`", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph)).replace("**", "")
-        yield from re.split(r"(?<=[.!?])(?<!eq\.)\s+(?=[A-Z`\"(])", plain)
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", paragraph).replace("**", "")
+        yield from re.split(r"(?<=[.!?])(?<!eq\.)\s+(?=[A-Z`\"(])", re.sub(r"`[^`]+`", "`code`", plain))
 
 
 def _length(sentence: str) -> int:
@@ -53,6 +57,12 @@ def _length(sentence: str) -> int:
 def _code_of(text: str) -> list[str]:
     """Lines of code, and what stands in backticks."""
     return [*_prose_and_code(text)[1], *re.findall(r"`([^`\n]+)`", text)]
+
+
+def _options(verb: str) -> list[str]:
+    parser = argparse.ArgumentParser()
+    import_module(f"kvexp.verbs.{verb.replace('-', '_')}{'_' * (verb == 'try')}").arguments(parser)
+    return list(parser._option_string_actions)
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -72,10 +82,13 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
 @page
 def test_every_named_path_exists(page: Path) -> None:
     """Paths of this repository, except those with a placeholder and those that a command makes."""
-    named = {word.rstrip("./") for code in _code_of(page.read_text()) for word in PATH.findall(code.split("#")[0])
-             if re.search(rf"(?<![\w./-]){re.escape(word)}", code)}  # fmt: skip
+    named = {
+        path.rstrip("./") for code in _code_of(page.read_text()) for path in PATH.findall(code.split("#")[0])
+    }
     meant = {path for path in named if not PLACEHOLDER.search(path) and not path.startswith(MADE_LATER)}
     assert sorted(path for path in meant if not (ROOT / path).exists()) == []
+    modules = {name for code in _code_of(page.read_text()) for name in MODULE.findall(code)}
+    assert [name for name in modules if find_spec(name) is None] == []
 
 
 @page
@@ -83,14 +96,12 @@ def test_every_command_has_the_verb_and_the_options(page: Path) -> None:
     """`kvexp VERB --option` as a page shows it is what the program takes."""
     wrong = []
     for line in _code_of(page.read_text()):
+        for rest in re.findall(r"python -m analysis (results[^&#]*)", line):
+            wrong += [word for word in OPTION.findall(rest) if word not in _parser()._option_string_actions]
         for verb, rest in re.findall(r"(?<![\w/.])(?:\.venv/bin/)?kvexp ([a-z-]+)([^&#]*)", line):
-            if verb not in VERBS:
-                wrong.append(f"kvexp {verb}")
-                continue
-            parser = argparse.ArgumentParser()
-            import_module(f"kvexp.verbs.{verb.replace('-', '_')}{'_' * (verb == 'try')}").arguments(parser)
-            known = parser._option_string_actions
-            wrong += [f"{verb} {option}" for option in re.findall(r"(?<!\S)--[a-z-]+", rest) if option not in known]
+            known = _options(verb) if verb in VERBS else []
+            wrong += [f"kvexp {verb}"] * (verb not in VERBS)
+            wrong += [f"{verb} {word}" for word in OPTION.findall(rest) if word not in known]
     assert wrong == []
 
 
