@@ -115,3 +115,12 @@ def test_no_sentence_is_long(page: Path) -> None:
     """A sentence outside code and tables has at most 35 words; what stands in backticks is one word."""
     long = [sentence for sentence in _sentences(page.read_text()) if _length(sentence) > SENTENCE_WORDS]
     assert long == []
+
+
+@page
+def test_no_sentence_begins_with_a_pronoun_without_its_noun(page: Path) -> None:
+    """A noun that stands in another sentence is written again."""
+    bare = [
+        sentence for sentence in _sentences(page.read_text()) if re.match(r"(It|They|Its|Their)\b", sentence)
+    ]
+    assert bare == []
