@@ -38,11 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--file", type=Path, required=True, help="text file with the context; - reads stdin")
     add("--question", required=True, help="question about the context")
     add("--answer-prefix", default="", help="first words of the answer, given to the model")
-    add(
-        "--arms",
-        default="streaming_llm,h2o,snapkv,topk,poisson",
-        help="arms, named like their files in conf/arm",
-    )
+    add("--arms", default="streaming_llm,h2o,snapkv,topk,poisson", help="names of files in conf/arm")
     add("--budgets", default="0.25,0.5", help="shares of the cache to keep")
     add("--seeds", default="0", help="labels of the Poisson draws")
     add("--max-new-tokens", type=int, default=24, help="most tokens of an answer")
