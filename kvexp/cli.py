@@ -1,7 +1,7 @@
-"""The `kvexp` command: parses, calls, prints. What changes science is in conf/, never a flag.
+"""The `kvexp` command line. Settings that change results stand in conf/; no option changes a result.
 
-Every verb is a file of `kvexp/verbs` with WORDS (what follows it), arguments(parser) and
-run(parsed, console) -> exit code; it is imported when it is called.
+Every verb is a file of `kvexp/verbs`. The file has WORDS (what follows the verb), arguments(parser) and
+run(parsed, console) -> exit code, and is imported when the verb is called.
 Exit codes: 0 done, 1 internal error, 2 usage, 3 incomplete, 4 integrity.
 """
 
@@ -20,19 +20,19 @@ TRACEBACK = "KVEXP_TRACEBACK"
 VERBS = {
     "plan": "Show the shards and generations of a study.",
     "fetch": "Download the models and data that a study needs.",
-    "submit": "Run what is missing of a study.",
-    "cancel": "Take what this study has in Slurm's queue out of it.",
-    "account": "Export what Slurm's accounting knows of this study's jobs.",
-    "status": "Show how far each shard is.",
+    "submit": "Run the missing shards of a study.",
+    "cancel": "Remove this study's jobs from Slurm's queue.",
+    "account": "Export Slurm's accounting of this study's jobs.",
+    "status": "Show the state of each shard.",
     "verdicts": "Decide the claims of a study from its logs.",
     "report": "Verify a study, then write its verdicts and pages.",
     "new-study": "Copy a study and its registrations under a new name.",
-    "seal": "Seal registrations.",
-    "stamp": "Time-stamp seals and locks.",
-    "lock": "Close suites.",
+    "seal": "Seal registrations: record the digests of claims, grid and code before data exist.",
+    "stamp": "Get signed times for seals and locks from a time-stamp authority.",
+    "lock": "Lock suites: record the digests of their logs before anyone looks at the logs.",
     "verify": "Check seals, stamps, attempts and locks.",
     "amend": "Register a change of sealed files.",
-    "try": "Answer one question through chosen arms, beside their signals.",
+    "try": "Answer one question with several arms and show the signals of each.",
 }
 
 

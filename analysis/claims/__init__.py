@@ -1,1 +1,1 @@
-"""The claims, one file each, found by name: `quantities(data)` returns numbers and holds no threshold."""
+"""The claims, one file each, found by name. `quantities(data)` returns numbers and holds no threshold."""

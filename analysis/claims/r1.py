@@ -8,7 +8,7 @@ QUANTITIES = {"auc_pooled": (0, 1), "models_above": "count"}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
-    """`auc_pooled` over all rows; `models_above`, the models whose interval lies above chance."""
+    """`auc_pooled`: AUC over all rows. `models_above`: number of models whose interval lies above chance."""
     signal, chance = data.parameters.signal("signal"), data.parameters.number("chance", 0, 1)
     by_model = {
         model: data.estimate(data.auc(rows, signal))

@@ -8,12 +8,12 @@ QUANTITIES = {"strongest": (0, 1), "visible": "count", "certificate": (0, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
-    """The strongest deterministic signal, how many are visible, and the certificate beside them.
+    """The strongest deterministic signal, the number of visible signals, and the certificate.
 
-    `strongest` is the largest AUC of the panel with that signal's own interval; `visible` counts signals
-    that reach a level with an interval off chance; `certificate` is the AUC on the randomised arm.
-    With `folded`, an AUC x counts as max(x, 1 - x), but its interval is off chance only if the unfolded
-    one is: a folded interval lies above 1/2 even for noise.
+    `strongest` is the largest AUC of the panel, with that signal's own interval. `visible` counts signals
+    that reach a level with an interval off chance. `certificate` is its AUC on the randomised arm. With
+    `folded`, an AUC x counts as max(x, 1 - x). Whether an interval is off chance is decided on the unfolded
+    interval, since a folded interval lies above 1/2 even for noise.
     """
     read = data.parameters
     floor, chance = read.number("visible_from", 0, 1), read.number("chance", 0, 1)

@@ -8,10 +8,10 @@ QUANTITIES = {"aware": (-1, 1), "stream": (-1, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
-    """`aware`, `stream`: success when the top share q by signal moves to the larger budget, minus chance.
+    """`aware`, `stream`: success if the top share q by signal moves to the larger budget, minus chance.
 
-    Ranked within (condition, seed); each row takes the outcome of the same condition and seed. Chance is
-    the exact expectation of moving a random share q. Seeds are averaged.
+    Rows are ranked within (condition, seed). A moved row takes the outcome of its condition and seed at the
+    larger budget. Chance is the exact expectation of moving a random share q. Seeds are averaged.
     """
     return {condition: _gain(data, condition) for condition in ("aware", "stream")}
 

@@ -8,7 +8,7 @@ QUANTITIES = {"rise": (-1, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
-    """`rise`: the population's rate in the longer suite minus that in the shorter one."""
+    """`rise`: the population's rate in the longer suite minus its rate in the shorter suite."""
     names = data.parameters.text("longer"), data.parameters.text("shorter")
     rates = [data.rate(data.chosen("suite", name)) for name in names]
     points = [data.point(rate) for rate in rates]

@@ -7,7 +7,7 @@ QUANTITIES = {"auc_pooled": (0, 1)}
 
 
 def quantities(data: Data) -> dict[str, Estimate]:
-    """`auc_pooled` over all rows."""
+    """`auc_pooled`: AUC over all rows."""
     signal = data.parameters.signal("signal")
     return {
         "auc_pooled": data.estimate(data.auc(data.counted, signal)).noted(

@@ -18,11 +18,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--why", default="", help="what was wrong, and what is done about it")
     add("--data-seen", default="", help="what you have seen of the data")
-    add("--accept-protocol", action="store_true", help="rows made by the code before keep counting")
+    add("--accept-protocol", action="store_true", help="rows made by the earlier code keep counting")
     add(
         "--change-grid",
         action="store_true",
-        help="shards and rows become others too; without it, a command that would change them is refused",
+        help="allow the amendment to change shards and rows, which is refused otherwise",
     )
 
 

@@ -23,7 +23,7 @@ WRITES = {"verdicts": VERDICTS, "report": (*VERDICTS, "generations.html", "evide
 
 def take_as_sealed(parser: argparse.ArgumentParser) -> None:
     """The option of verbs that judge or verify: another function runs."""
-    words = "by the code that was sealed, from locks/core or git, in a temporary folder"
+    words = "use the code that was sealed, from locks/core or git, in a temporary folder"
     parser.add_argument("--as-sealed", dest="run", action="store_const", const=run, help=words)
 
 

@@ -13,7 +13,7 @@ WORDS = STUDY
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which study, and whether only to ask."""
     take(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only say what is missing, and its size")
+    parser.add_argument("--dry-run", action="store_true", help="only list what is missing, with sizes")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take(parser, names="suites by their names, by default all")
     add = parser.add_argument
     add("--incomplete", metavar="REASON", help="lock although rows are missing or do not count")
-    add("--again", action="store_true", help="lock anew, for an amended registration")
+    add("--again", action="store_true", help="lock again, after an amendment")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

@@ -13,8 +13,8 @@ WORDS = "NAME [--from STUDY]"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Names of the new study and of its source."""
-    parser.add_argument("name", metavar="NAME", help="of the new study")
-    parser.add_argument("--from", dest="source", default="embedded", metavar="STUDY", help="what is copied")
+    parser.add_argument("name", metavar="NAME", help="name of the new study")
+    parser.add_argument("--from", dest="source", default="embedded", metavar="STUDY", help="study to copy")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

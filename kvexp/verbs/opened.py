@@ -53,14 +53,14 @@ class Opened:
 # Options that several verbs have.
 OPTIONS: dict[str, dict[str, Any]] = {
     "--json": {"action": "store_true", "help": "print JSON for machines"},
-    "--unregistered": {"action": "store_true", "help": "of the runs in results/scratch"},
-    "--replay": {"type": int, "metavar": "N", "help": "recompute the keep sets of N Poisson rows"},
+    "--unregistered": {"action": "store_true", "help": "use the unregistered runs in results/scratch"},
+    "--replay": {"type": int, "metavar": "N", "help": "draw the keep sets of N Poisson rows again"},
     "--decode": {"type": int, "metavar": "M", "help": "answer M examples again, with all arms"},
-    "--seed": {"type": int, "metavar": "S", "help": "chooses what is replayed; default: random"},
+    "--seed": {"type": int, "metavar": "S", "help": "seed that chooses what is replayed (default: random)"},
     "--registration": {
         "type": Path,
         "metavar": "DIR",
-        "help": "folder of registrations (default: the study's), unless they are locked with the logs",
+        "help": "folder of registrations (default: the study's); a copy locked with the logs comes first",
     },
 }
 

@@ -22,11 +22,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Which seals and locks, and who vouches for the time."""
     take(parser, names="registrations by their ids, or locked suites by their names, by default all")
     add = parser.add_argument
-    add("--tsa", metavar="NAME", help="a file of preregistration/trust; default: the first")
-    add("--query", action="store_true", help="only write the query, for a machine with network")
+    add("--tsa", metavar="NAME", help="authority, a file of preregistration/trust (default: the first)")
+    add("--query", action="store_true", help="only write the query, to send it from another machine")
     add("--reply", type=Path, metavar="FILE", help="the authority's reply to that query")
-    add("--witness", metavar="NAME", help="a further stamp by this authority, beside the first")
-    add("--own", action="store_true", help="by an authority of your own (openssl): worth little")
+    add("--witness", metavar="NAME", help="add a stamp by this authority beside the first one")
+    add("--own", action="store_true", help="use an authority of your own, which convinces nobody else")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

@@ -46,14 +46,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--unregistered",
         action="store_true",
-        help="check no seal; logs go to results/scratch, never analysed",
+        help="check no seal; logs go to results/scratch, which no analysis reads",
     )
-    add("--allow-dirty", action="store_true", help="run a sealed suite although tracked files are changed")
+    add("--allow-dirty", action="store_true", help="run a sealed suite although tracked files have changed")
     add("--dry-run", action="store_true", help="only print what would be started")
     add(
         "--then-analyze",
         action="store_true",
-        help="on Slurm: a job that locks complete suites and analyses, once all others have ended",
+        help="on Slurm: add a job that locks complete suites and runs the analysis when all arrays end",
     )
 
 

@@ -36,12 +36,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take(parser, is_study=False)
     add = parser.add_argument
     add("--file", type=Path, required=True, help="text file with the context; - reads stdin")
-    add("--question", required=True, help="what to ask about it")
-    add("--answer-prefix", default="", help="how the answer begins")
-    add("--arms", default="streaming_llm,h2o,snapkv,topk,poisson", help="names of conf/arm files")
-    add("--budgets", default="0.25,0.5", help="shares of the cache that are kept")
+    add("--question", required=True, help="question about the context")
+    add("--answer-prefix", default="", help="first words of the answer, given to the model")
+    add("--arms", default="streaming_llm,h2o,snapkv,topk,poisson", help="names of files in conf/arm")
+    add("--budgets", default="0.25,0.5", help="shares of the cache to keep")
     add("--seeds", default="0", help="labels of the Poisson draws")
-    add("--max-new-tokens", type=int, default=24, help="longest answer")
+    add("--max-new-tokens", type=int, default=24, help="most tokens of an answer")
 
 
 def run(parsed: argparse.Namespace, console: Console) -> int:

@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--blind",
         action="store_true",
-        help="try the analysis on outcomes that are permuted within model and task: no verdict, no look",
+        help="run the analysis on outcomes permuted within model and task: no verdict, no recorded look",
     )
     take_as_sealed(parser)
 
