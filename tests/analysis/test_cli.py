@@ -198,7 +198,6 @@ def test_a_study_without_registration_is_a_usage_error(capsys, whole):
             "parameter 'chance' must be a number",
         ),
         ("chance = 0.5 }", "chance = 0.5, odds = 2 }", "its file has no use for ['odds']"),
-        ('kill = "gain.hi < 0"', 'kill = "gain.hi < -1"', "no number can fulfil the kill condition"),
         (
             "token_f1 = 0.5",
             "token_f2 = 0.5",

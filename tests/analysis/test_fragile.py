@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.core import decide as claims
-from analysis.core import estimates
+from analysis.core import estimates, statistics
 from analysis.core.data import Data
 from analysis.core.decide import answer, decide
 from analysis.core.fragile import SEEDS, fragile
@@ -109,5 +109,5 @@ def test_an_estimate_without_a_value_says_why_before_its_interval_is_asked_for()
     point = estimates.Estimate(None, n=3, clusters=2, undefined="no row is positive")
     later = estimates.Later(point, lambda: point)
     assert (later.value, later.n, later.clusters, later.undefined) == (None, 3, 2, "no row is positive")
-    counted = estimates.count([later, estimates.Estimate(0.7, 0.6, 0.8)], lambda one: True)
+    counted = statistics.count([later, estimates.Estimate(0.7, 0.6, 0.8)], lambda one: True)
     assert (counted.value, counted.undefined) == (None, "cannot be counted: no row is positive")

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import shutil
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -383,7 +384,7 @@ def test_queries_without_a_signal_are_left_out_or_leave_nothing(tmp_path, regist
     content = registered[0].content
     plan = msgspec.structs.replace(content.statistics, undefined_rows_max=0.1)
     lenient = [
-        one.__class__(msgspec.structs.replace(one.content, statistics=plan), one.source) for one in registered
+        replace(one, content=msgspec.structs.replace(one.content, statistics=plan)) for one in registered
     ]
     table = recomputation(Scope(Report(study, lenient, []))).tables[0]
     row = line(table, suite=SHORT, budget=0.25, seed=0)

@@ -7,7 +7,7 @@ from analysis.core.folders import Folders
 from analysis.core.seals import read_seals, seeded
 from kvexp.ceremony import seal
 from kvexp.ceremony.authorities import load_trust
-from kvexp.ceremony.tokens import read_token
+from kvexp.ceremony.stamp import read_token
 from kvexp.documents.anchor import DerError, stated
 from kvexp.documents.manifest import SealError
 from kvexp.documents.registration import load
