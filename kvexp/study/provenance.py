@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kvexp.documents.manifest import Manifest, manifest
+from kvexp.files import digest, is_regular
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # What makes data. A generation made under another digest is another experiment.
@@ -40,6 +41,7 @@ ONLY = {
     "cells": ("replay/cells.py", "replay/worlds.py", "run/measure.py"),
 }
 PART_FOLDERS = ("design", "scores", "tasks")
+LOCK_FILE = "requirements.lock"
 VERSIONED = ("torch", "transformers", "tokenizers", "numpy", "networkx", "hydra-core", "submitit", "msgspec")
 
 
@@ -86,12 +88,17 @@ def git(root: Path, *arguments: str) -> bytes | None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of what computes, torch's instruction set, and the name of the GPU if there is one."""
+    """Versions of what computes, the sha256 of the lock file, torch's instruction set, and the GPU's name.
+
+    Outside a checkout there is no lock file, and without a GPU no name.
+    """
     from importlib import metadata  # here: most that asks for a commit or a digest needs neither
 
     import torch
 
     found = {name: metadata.version(name) for name in VERSIONED}
+    if is_regular(lock := PACKAGE.parent / LOCK_FILE):
+        found[LOCK_FILE] = digest(lock)
     found["cpu"] = torch.backends.cpu.get_cpu_capability()
     with suppress(RuntimeError):  # a driver that does not start is no reason to compute nothing on the CPU
         if torch.cuda.is_available():

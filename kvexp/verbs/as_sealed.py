@@ -17,7 +17,8 @@ from kvexp.study.compose import project_root
 from kvexp.study.words import recalled, with_study
 
 # What a verb writes below results/<study>, by glob. `verify` shows what it finds and writes nothing.
-VERDICTS = ("verdicts.*", "details.*", "tables/*", "figures/*", "report.html", "described.sha256", LOOKS)
+PAGES = ("verdicts.*", "details.*", "evidence.md", "tables/*", "figures/*", "report.html", "described.sha256")
+VERDICTS = (*PAGES, LOOKS)
 WRITES = {"verdicts": VERDICTS, "report": (*VERDICTS, "generations.html", "evidence.json"), "verify": ()}
 
 

@@ -1,5 +1,6 @@
 """What an attempt says about its origin, and which files a protocol digest covers."""
 
+import hashlib
 import shutil
 import subprocess
 
@@ -130,3 +131,10 @@ def test_versions_name_the_instruction_set_and_a_gpu_that_works(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "get_device_name", broken)
     assert "gpu" not in provenance.versions()
+
+
+def test_attempts_say_by_which_lock_file_the_environment_was_made(monkeypatch, tmp_path):
+    body = (PACKAGE.parent / "requirements.lock").read_bytes()
+    assert provenance.versions()["requirements.lock"] == hashlib.sha256(body).hexdigest()
+    monkeypatch.setattr(provenance, "PACKAGE", tmp_path / "kvexp")
+    assert "requirements.lock" not in provenance.versions()
