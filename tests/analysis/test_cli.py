@@ -342,8 +342,8 @@ def test_requirements_pin_what_the_environment_has():
 NEW_CLAIM = '''
 """X1: a claim that came later."""
 
-from analysis.data import Data
-from analysis.statistics import Estimate
+from analysis.core.data import Data
+from analysis.core.estimates import Estimate
 
 
 def quantities(data: Data) -> dict[str, Estimate]:

@@ -119,7 +119,7 @@ def test_a_hostile_file_gets_a_clear_error_within_a_second_and_200_mb(place, usu
     assert "Traceback" not in out + errors
     assert "\x1b" not in out + errors
     assert len(errors) < 20_000
-    assert seconds < usual[0] + 1
+    assert seconds < 1.5 * usual[0] + 1
     assert megabytes < max(usual[1], 100) + 100
 
 
@@ -132,7 +132,7 @@ def test_a_looks_file_of_100_mb_is_not_even_read(place, usual):
     code, _, errors, seconds, megabytes = analyse(place)
     assert (code, errors) == (3, "")
     assert (place / "embedded" / "looks.jsonl").stat().st_size > before
-    assert (seconds < usual[0] + 1, megabytes < max(usual[1], 100) + 100) == (True, True)
+    assert (seconds < 1.5 * usual[0] + 1, megabytes < max(usual[1], 100) + 100) == (True, True)
 
 
 @pytest.mark.slow

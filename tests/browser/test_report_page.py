@@ -167,7 +167,7 @@ def test_a_click_sorts_and_a_second_one_turns_it_round(show, report):
 def test_numbers_sort_as_numbers_by_keyboard_and_undefined_ones_stay_last(show, report):
     page = show(report)
     page.get_by_text("AUC of every signal of every arm").first.click()
-    table = "#numbers-R details[open] table"
+    table = "#part-signal-panel details[open] table"
     button = page.locator(f"{table} thead th", has_text="stratified").get_by_role("button")
     at = 1 + page.locator(f"{table} thead th").all_inner_texts().index("stratified")
     button.focus()
@@ -239,11 +239,11 @@ def test_a_screen_reader_finds_landmarks_headings_and_captions(show, report):
 
 
 def test_links_of_the_contents_lead_somewhere_and_open_what_is_folded(show, report):
-    page = show(report, "#numbers-R")
+    page = show(report, "#part-signal-panel")
     for link in page.locator("nav a").all():
         target = link.get_attribute("href")
         assert page.evaluate("id => document.getElementById(id) !== null", target[1:]), target
-    assert page.locator("#numbers-R").bounding_box()["y"] < 200
+    assert page.locator("#part-signal-panel").bounding_box()["y"] < 200
 
 
 def test_a_print_has_the_verdict_table_whole(show, report, tmp_path):

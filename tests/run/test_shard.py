@@ -128,9 +128,9 @@ import os, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from kvexp.replay.model import load
-from kvexp.shard import run_shard
-from kvexp.under import Place, Under
+from kvexp.models.load import load
+from kvexp.run.shard import run_shard
+from kvexp.run.attempt import Place, Under
 from tests import project
 root, model = Path(sys.argv[1]), load(sys.argv[2], "float32")
 shard = project.made(root, *sys.argv[3].split(";"))[0]
