@@ -1,4 +1,4 @@
-"""What the analysis writes and says: files in folders of their own, blocks of text, complaints."""
+"""How the analysis puts text into Markdown, and how it complains."""
 
 import sys
 import textwrap

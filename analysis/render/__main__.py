@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from analysis.core import locks
-from analysis.core.run import ended, refuse_results
+from analysis.core.run import REPOSITORY, ended, refuse_results
 from analysis.core.write import complain
 from analysis.render.generations import FILE, Read, generations_page, read
 from kvexp.files import write_whole
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
