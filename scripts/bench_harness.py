@@ -23,16 +23,19 @@ import torch
 from kvexp.errors import KvexpError
 from kvexp.study.schema import DTYPES
 from scripts.benching import measures, timing
-from scripts.benching.arguments import device, new_file, positive, positives
 from scripts.benching.measures import Row
 from scripts.benching.setting import (
     ARCHITECTURES,
     LENGTHS,
     TINY_LENGTHS,
     Setting,
+    device,
     embedded,
     endless,
     grid,
+    new_file,
+    positive,
+    positives,
     random_weights,
 )
 

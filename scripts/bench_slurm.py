@@ -24,7 +24,7 @@ from kvexp.slurm.submissions import Book, Sent  # noqa: E402
 from kvexp.study.compose import select  # noqa: E402
 from kvexp.study.grid import shards  # noqa: E402
 from kvexp.study.shards import Shard  # noqa: E402
-from scripts.benching.arguments import positive  # noqa: E402
+from scripts.benching.setting import positive  # noqa: E402
 from scripts.planting.rows import attempt, close, generation, lines  # noqa: E402
 
 SHARDS = 5000

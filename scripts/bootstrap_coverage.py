@@ -23,8 +23,7 @@ if __name__ == "__main__":
 
 from analysis.core import statistics
 from analysis.core.estimates import Estimate, Resamples
-from scripts.planting.draws import normals
-from scripts.planting.wanted import below
+from scripts.planting.draws import below, normals
 
 DRAWS, LEVEL = 500, 0.95
 ROWS = 8  # of a cluster

@@ -16,7 +16,6 @@ import torch
 
 from scripts.bench_harness import HEAD, line
 from scripts.benching import checks, measures
-from scripts.benching.arguments import device
 from scripts.benching.checks import Check
 from scripts.benching.measures import Row
 from scripts.benching.setting import (
@@ -24,6 +23,7 @@ from scripts.benching.setting import (
     LENGTHS,
     TINY_LENGTHS,
     Setting,
+    device,
     embedded,
     grid,
     random_weights,

@@ -1,6 +1,6 @@
 """Print the rates of conf/cluster from the logs of a run: `python -m scripts.measure_rates results/X`.
 
-The terms of `kvexp.run.projection` are fitted to the logged seconds by least squares, none of them below 0.
+The terms of `kvexp.run.progress` are fitted to the logged seconds by least squares, none of them below 0.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 from kvexp.errors import InputError, KvexpError
 from kvexp.records import CHANGES, FOOTER, GENERATIONS, Attempt, Footer, seconds_in
 from kvexp.run.log import read_attempts, read_footer, read_state
-from kvexp.run.projection import AFTER, AROUND, prefill_seconds
+from kvexp.run.progress import AFTER, AROUND, prefill_seconds
 from kvexp.study.rates import Rate
 
 Row = dict[str, Any]

@@ -16,8 +16,9 @@ from analysis.core import populations
 from analysis.core.data import CellData, Data
 from analysis.core.estimates import Estimate
 from analysis.core.study import Study
-from kvexp.documents.condition import State, verdict
+from kvexp.documents.condition import Expression, State, verdict
 from kvexp.documents.registration import Question, Registered
+from kvexp.documents.schema import Quantity
 from kvexp.documents.source import RegistrationError
 
 # The claims, one file each: `quantities(data)` returns the registered numbers and holds no threshold.
@@ -243,3 +244,41 @@ def _quantities(study: Study, question: Question) -> Mapping[str, Estimate]:
         if not all(low <= number <= high for number in known):
             raise RegistrationError(f"{where}: {name} = {found[name]} lies outside its range")
     return found
+
+
+# How much a verdict hangs on the bootstrap's seed: it is decided again with other seeds.
+
+
+SEEDS = 20
+
+
+def fragile(study: Study, decided: Verdict) -> Fragile | None:
+    """How many of SEEDS other seeds give another state; None for a claim that is not decided.
+
+    Whether an interval exists at all is taken from the registered seed.
+    """
+    registered, claim_id = decided.registered, decided.claim_id
+    if not decided.answer.is_decided:
+        return None
+    question = registered.question(claim_id)
+    if not _is_drawn(question, decided.answer.kill):
+        return Fragile(0, SEEDS)
+    compute = load_claim(claim_id)
+    data = data_of(study, question)
+    states = [
+        state_of(question, compute(data.redrawn(registered.seed(f"{claim_id} {number}"))))
+        for number in range(1, SEEDS + 1)
+    ]
+    return Fragile(sum(state is not decided.answer.state for state in states), SEEDS)
+
+
+def _is_drawn(question: Question, kill: bool | None) -> bool:
+    """Whether the state can depend on the resamples: values do not, interval ends and counts of them do."""
+    conditions = [question.kill]
+    if not kill or _reads_draws(question.kill, question.quantities):
+        conditions += [question.support] if question.support is not None else []
+    return any(_reads_draws(condition, question.quantities) for condition in conditions)
+
+
+def _reads_draws(condition: Expression, quantities: Mapping[str, Quantity]) -> bool:
+    return any(field in ("lo", "hi") or quantities[name].count for name, field in condition.fields)

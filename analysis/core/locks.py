@@ -10,8 +10,8 @@ from pathlib import Path
 
 from analysis.core.problems import Problem
 from kvexp.documents.forms import LOCKS, LOOKS, Lock, Look
-from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import SealError
+from kvexp.documents.seals import LockFiles
 from kvexp.errors import first
 from kvexp.records import RecordError, encode
 

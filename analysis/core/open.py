@@ -1,20 +1,58 @@
 """A study, opened: its registrations, and the seals, locks and evidence that bind them, all checked."""
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from analysis.core.decide import CLAIMS
 from analysis.core.evidence import KnownEvidence, notes_of, read_evidence
 from analysis.core.folders import Folders
-from analysis.core.loaded import check_loaded
 from analysis.core.locks import Locked, read_locks
 from analysis.core.seals import Seal, check, read_seals, seeded
 from analysis.core.study import Study, check_folder, load
 from kvexp.documents.forms import LOCKED
+from kvexp.documents.manifest import core_files
 from kvexp.documents.registration import Registered, load_files, load_folder
 from kvexp.documents.source import RegistrationError
+from kvexp.errors import IntegrityError
 from kvexp.records import Generation
+
+# The code that decides must be the files that are sealed, not others of the same name.
+
+
+OWN = ("analysis", "kvexp", "tests")  # what may be imported from the root of the repository
+
+
+def check_loaded(repository: Path, claims: Iterable[str]) -> None:
+    """Raises IntegrityError if a module that is loaded comes from elsewhere than its sealed file.
+
+    A package `analysis/core/decide/` or a library `analysis/core/decide.so` would hide `decide.py`, a file
+    `numpy.py` in the repository the package of that name, an installed `kvexp` the one beside this analysis.
+    """
+    for path in core_files(repository, claims):
+        if path.endswith(".py"):
+            _check(_name(path), repository / path)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if "." not in name and name not in OWN and file is not None:
+            folder = Path(file).resolve().parent
+            if folder in (repository, repository / name):
+                raise IntegrityError(f"{file} hides the package {name}: remove or rename it")
+
+
+def _check(name: str, expected: Path) -> None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if module is not None and (file is None or Path(file).resolve() != expected):
+        raise IntegrityError(
+            f"module {name} was loaded from {file}, not from {expected}: run `python -m analysis` from the "
+            "root of the repository, and remove what hides the file"
+        )
+
+
+def _name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 @dataclass(frozen=True)

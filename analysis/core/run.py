@@ -8,15 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from analysis.core import blind, write
+from analysis.core import blind, verdict_text
 from analysis.core.folders import Folders
 from analysis.core.locks import record_look
 from analysis.core.open import opened
 from analysis.core.study import check_folder
 from analysis.core.verdict_json import to_json
-from analysis.core.verdict_text import joined, summary, to_text
+from analysis.core.verdict_text import complain, joined, summary, to_text
 from analysis.core.verdicts import Report, analyse, suites_of
-from analysis.core.write import complain
 from kvexp.documents.forms import LOCKED
 from kvexp.errors import KvexpError
 from kvexp.files import write_whole
@@ -185,7 +184,7 @@ def _out(options: argparse.Namespace) -> Path | None:
 
 def _write(folder: Path, as_json: str, report: Report) -> bool:
     """Write the verdicts or say in one line why not; they are printed anyway."""
-    markdown = write.block("Verdicts", to_text(report))
+    markdown = verdict_text.block("Verdicts", to_text(report))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in (("verdicts.json", as_json), ("verdicts.md", markdown)):

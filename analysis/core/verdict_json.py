@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from analysis.core.amendments import AmendmentStep
 from analysis.core.decide import Answer, MissingRows, Verdict, not_planned
 from analysis.core.estimates import Estimate
+from analysis.core.seals import AmendmentStep
 from analysis.core.verdicts import Report
 from kvexp.documents.registration import Registered
 

@@ -1,12 +1,12 @@
 """Verdicts as plain text of 100 columns: what the analysis prints and verdicts.md holds."""
 
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from analysis.core.amendments import AmendmentStep
 from analysis.core.decide import Answer, Verdict, not_planned
 from analysis.core.estimates import Estimate
-from analysis.core.seals import SHORT
+from analysis.core.seals import SHORT, AmendmentStep
 from analysis.core.study import Study
 from analysis.core.verdicts import Report
 from kvexp.documents.forms import GRADES, Evidence, LockEvidence, SealEvidence, vouched
@@ -280,3 +280,16 @@ def _variant(title: str, answer: Answer, widths: Mapping[str, int]) -> str:
 
 def _cells(texts: Mapping[str, str], widths: Mapping[str, int]) -> str:
     return "".join(f"{texts[name]:{width}}" for name, width in widths.items())
+
+
+# How the analysis puts text into Markdown, and how it complains.
+
+
+def block(title: str, text: str) -> str:
+    """Markdown of a text as it is. Indented, not fenced: no text can end an indented block."""
+    return f"# {title}\n\n{textwrap.indent(text, '    ')}"
+
+
+def complain(text: str) -> None:
+    """One line on stderr, whatever the names and messages in it hold."""
+    print(printable(text), file=sys.stderr)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from analysis.core.decide import Answer, Verdict, decide
-from analysis.core.fragile import fragile
+from analysis.core.decide import Answer, Verdict, decide, fragile
 from analysis.core.open import Bound
 from analysis.core.populations import ORIENTATION
 from analysis.core.study import Study

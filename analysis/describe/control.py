@@ -17,16 +17,7 @@ from analysis.core.estimates import Bools, Estimate
 from analysis.core.grid import FULL
 from analysis.describe.parts import Part
 from analysis.describe.scope import EXAMPLE, Scope, Suite, bools, by_place, nothing, picks, population
-from analysis.describe.table import (
-    DIFFERENCE,
-    MAIN,
-    POOLED,
-    Row,
-    Table,
-    column,
-    columns,
-    share,
-)
+from analysis.describe.table import DIFFERENCE, MAIN, POOLED, Row, Table, column, columns, share
 
 ORDER = 4
 KNOWN = (

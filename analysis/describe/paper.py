@@ -17,19 +17,8 @@ from analysis.core.estimates import Estimate
 from analysis.core.study import Study
 from analysis.describe.parts import Part
 from analysis.describe.scope import Scope, Suite, floats, median, nothing, population
-from analysis.describe.table import (
-    Column,
-    Row,
-    Table,
-    Value,
-    column,
-    exactly,
-    share,
-    told,
-)
-from analysis.describe.table import (
-    number as estimates,
-)
+from analysis.describe.table import Column, Row, Table, Value, column, exactly, share, told
+from analysis.describe.table import number as estimates
 from kvexp.documents.schema import Label
 from kvexp.records import Condition
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.core import locks
 from analysis.core.run import REPOSITORY, ended, refuse_results
-from analysis.core.write import complain
+from analysis.core.verdict_text import complain
 from analysis.render.generations import FILE, Read, generations_page, read
 from kvexp.files import write_whole
 

@@ -1,14 +1,21 @@
 """CSV: numbers with 6 significant digits, budgets with all; an empty field where there is none, and why.
 
-Text that a spreadsheet would take for a formula has an apostrophe before it.
+Text that a spreadsheet would take for a formula has an apostrophe before it. columns.csv explains columns.
 """
 
 import csv
 import io
 import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from analysis.core.estimates import Estimate
-from analysis.describe.table import Column, Table, Value, exactly, told
+from analysis.describe.table import Column, Row, Table, Value, column, exactly, told
 from kvexp.errors import printable
 
 ENDINGS = ("", "_lo", "_hi", "_undefined")  # of the columns of an estimate
@@ -54,3 +61,69 @@ def _defused(text: str) -> str:
     """Printable text that starts no formula, also behind spaces."""
     shown = printable(text)
     return f"'{shown}" if shown.lstrip().startswith(FORMULA) else shown
+
+
+# tables/columns.csv: what every column of the tables and every field of the JSON files means.
+
+
+FILE = Path(__file__).parent / "json_fields.toml"
+NAME = "columns"
+ESTIMATE = "an estimate"  # a unit that stands for the fields of one
+COLUMNS = (
+    column("file", meaning="file in tables/, or beside it", unit="name"),
+    column(
+        "field",
+        meaning="column of a CSV, or path in a JSON: [] an entry of a list, * any name, ** anything below",
+        unit="name",
+    ),
+    column("words", meaning="its name in tables for people", unit="text"),
+    column("meaning", meaning="what it is", unit="text"),
+    column("unit", meaning="its unit, or what kind of value it is", unit="text"),
+)
+Meanings = Mapping[str, tuple[str, str]]  # by name: meaning and unit
+
+
+class Glossary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """json_fields.toml.
+
+    Attributes:
+        format: kvexp-json-fields/1.
+        estimate: by field of an estimate.
+        json: by file, then by path.
+    """
+
+    format: Literal["kvexp-json-fields/1"]
+    estimate: dict[str, tuple[str, str]]
+    json: dict[str, dict[str, tuple[str, str]]]
+
+
+@cache
+def glossary() -> Glossary:
+    """The file as it ships."""
+    return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), Glossary)
+
+
+def dictionary(tables: Iterable[Table]) -> Table:
+    """A line for each column of these tables, of its own, and for each field of the JSON files."""
+    own = Table(NAME, "", COLUMNS, ())
+    rows = [row for table in (*tables, own) for row in _of_table(table)]
+    rows += [row for file, fields in glossary().json.items() for row in _of_json(file, fields)]
+    return Table(NAME, "What every column means", COLUMNS, tuple(rows))
+
+
+def _of_table(table: Table) -> Iterator[Row]:
+    for one in table.columns:
+        meaning, unit = one.explained
+        yield f"{table.name}.csv", one.key, one.words, meaning, unit
+        for ending in ENDINGS[1:] if one.is_estimate else ():
+            told, other = glossary().estimate[ending.removeprefix("_")]
+            yield f"{table.name}.csv", one.key + ending, "", f"of {one.key}: {told}", other or unit
+
+
+def _of_json(file: str, fields: Meanings) -> Iterator[Row]:
+    for path, (meaning, unit) in fields.items():
+        if unit != ESTIMATE:
+            yield file, path, "", meaning, unit
+            continue
+        for name, (words, other) in glossary().estimate.items():
+            yield file, f"{path}.{name}", "", f"{meaning}: {words}", other

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from analysis.core import write
+from analysis.core import verdict_text
+from analysis.core.verdict_text import complain
 from analysis.core.verdicts import Report
-from analysis.core.write import complain
-from analysis.describe.blind_marks import marked_table
-from analysis.describe.description import Description, described
+from analysis.describe.description import Description, described, marked_table
 from analysis.describe.parts import Part
-from analysis.render import dictionary, generations, json
+from analysis.render import csv, generations, json
 from analysis.render.csv import to_csv
-from analysis.render.evidence_text import evidence_text
+from analysis.render.evidence import evidence_text
 from analysis.render.markdown import to_markdown
 from analysis.render.page import page
 from analysis.render.terminal import to_text
@@ -33,7 +32,7 @@ def outputs(parts: Sequence[Part], *, is_blind: bool = False) -> Iterator[tuple[
         yield f"tables/{table.name}.csv", to_csv(table)
         yield f"tables/{table.name}.md", to_markdown(table)
     if tables:
-        meanings = dictionary.dictionary(tables)
+        meanings = csv.dictionary(tables)
         meanings = marked_table(meanings) if is_blind else meanings
         yield f"tables/{meanings.name}.csv", to_csv(meanings)
     for part in parts:
@@ -121,8 +120,10 @@ def _files(folder: Path, report: Report, found: Description) -> dict[str, str | 
 def _write_all(folder: Path, report: Report, found: Description, files: Mapping[str, str | None]) -> None:
     try:
         write_whole(folder / "details.json", json.to_json(found).encode())
-        write_whole(folder / "details.md", write.block("Details", to_text(found, is_full=True)).encode())
+        write_whole(
+            folder / "details.md", verdict_text.block("Details", to_text(found, is_full=True)).encode()
+        )
         tidy(folder, files)
-        write_whole(folder / "evidence.md", write.block("Evidence", evidence_text(report)).encode())
+        write_whole(folder / "evidence.md", verdict_text.block("Evidence", evidence_text(report)).encode())
     except OSError as error:
         complain(f"not all details, figures and tables were written to {folder}: {error.strerror}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from analysis.core.verdicts import Report
 from analysis.describe.parts import Part
 from analysis.describe.table import LABEL_MEANS, STRATIFIED_MEANS
-from analysis.render import page_claims, page_evidence
+from analysis.render import evidence, page_claims
 from analysis.render.html import render
 from analysis.render.page_figures import Figure, of_pictures
 from analysis.render.page_tables import Grid, files_of, of_table, remarks_of, repeated, without
@@ -102,7 +102,7 @@ def page(report: Report, parts: Sequence[Part], *, is_stale: bool) -> str:
         beside_means=(STRATIFIED_MEANS, LABEL_MEANS),
         claim_remarks=claim_remarks,
         verdict_files=[file for table in verdicts for file in files_of(table)],
-        evidence=page_evidence.evidence_of(report),
+        evidence=evidence.evidence_of(report),
         figures=[figure for part in planned if not part.undefined for figure in of_pictures(part.pictures)],
         sections=sections,
         remarks=remarks,

@@ -9,9 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kvexp.ceremony.attempts import FOREIGN_ANCHOR, broken_chains
-from kvexp.ceremony.evidence import MEANS, NONE_YET, SEEN, Found
+from kvexp.ceremony.evidence import MEANS, NONE_YET, SEEN, Found, cannot_exclude
 from kvexp.ceremony.home import protocols_of
-from kvexp.ceremony.unprovable import cannot_exclude
 from kvexp.documents.forms import (
     LOCKED,
     LOOKS,
@@ -25,11 +24,9 @@ from kvexp.documents.forms import (
     SealEvidence,
     all_hold,
 )
-from kvexp.documents.judged_from import Judged
-from kvexp.documents.locks import LockFiles
-from kvexp.documents.manifest import differences, read_bytes
+from kvexp.documents.manifest import Judged, differences, read_bytes
 from kvexp.documents.registration import Registered
-from kvexp.documents.seals import REPLACED, UNANCHORED, UNSEALED, UNSTAMPED, moved_on
+from kvexp.documents.seals import REPLACED, UNANCHORED, UNSEALED, UNSTAMPED, LockFiles, moved_on
 from kvexp.run.prepare import asked_of, questions_digest
 
 TOO_EARLY = (UNSEALED, UNSTAMPED, REPLACED)

@@ -9,10 +9,9 @@ from kvexp.ceremony.attempts import uncounted
 from kvexp.ceremony.home import SHOWN, Home, refuse_broken
 from kvexp.ceremony.sealed_tree import code_of
 from kvexp.documents.forms import CORE_COPY, LOCKED, LOOKS, STAMPS, Lock, SealedShard
-from kvexp.documents.locks import LockFiles
 from kvexp.documents.manifest import differences, manifest, read_bytes
 from kvexp.documents.registration import Registered
-from kvexp.documents.seals import Lines, accepted
+from kvexp.documents.seals import Lines, LockFiles, accepted
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError, first
 from kvexp.files import write_whole
 from kvexp.records import CELLS, FOOTER, GENERATIONS, encode

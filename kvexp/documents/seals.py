@@ -1,10 +1,7 @@
-"""The seals of one registration, from the first to the one that stands, and which attempts count under them.
-
-Leaf: stdlib + msgspec. A folder of registrations holds `seals/<ID>.*` and, for every amendment, the seal
-before it in `amendments/<ID>-N/`.
-"""
+"""Seals, amendments and locks on disk: manifests and what stands beside them."""
 
 import itertools
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from kvexp.documents.anchor import DerError, stated
-from kvexp.documents.forms import STAMPS, Amendment, Sealed, SealedShard
+from kvexp.documents.forms import LOCKS, STAMPS, Amendment, Lock, Sealed, SealedShard
 from kvexp.documents.manifest import (
     Manifest,
     SealError,
@@ -27,6 +24,12 @@ from kvexp.documents.manifest import (
 )
 from kvexp.files import digest
 from kvexp.records import Attempt, Reader, Record, RecordError
+
+# The seals of one registration, from the first to the one that stands, and which attempts count under them.
+#
+# Leaf: stdlib + msgspec. A folder of registrations holds `seals/<ID>.*` and, for every amendment, the seal
+# before it in `amendments/<ID>-N/`.
+
 
 UNANCHORED = "unanchored"  # keys the draws without a time stamp
 UNREGISTERED = "unregistered"  # and those of runs that no analysis reads
@@ -300,3 +303,52 @@ def decoded(reader: Reader[T], path: Path, body: bytes) -> T:
         return reader(body)
     except RecordError as error:
         raise SealError(f"{path} cannot be read ({error}): restore it") from None
+
+
+# A suite's lock on disk: its manifest, what stands beside it, and files that differ from it.
+
+
+MAX_ABOUT = 1024 * 1024
+_lock: Reader[Lock] = Reader(Lock)
+
+
+@dataclass(frozen=True)
+class LockFiles:
+    """The files of a suite's lock, whether they are there or not."""
+
+    results: Path
+    suite: str
+
+    @property
+    def folder(self) -> Path:
+        return self.results / LOCKS
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / f"{self.suite}.sha256"
+
+    @property
+    def about(self) -> Path:
+        return self.folder / f"{self.suite}.json"
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether anything stands in the manifest's place, be it a link."""
+        return self.manifest.is_symlink() or self.manifest.exists()
+
+    def read_manifest(self) -> Manifest:
+        return read_manifest(self.manifest)
+
+    def read_about(self) -> Lock:
+        return decoded(_lock, self.about, read_bytes(self.about, MAX_ABOUT))
+
+    def differences(self, sealed: Manifest) -> list[str]:
+        """How the logs, and everything else that lies among them, differ from the manifest."""
+        return differences(self.results, sealed, self._inside())
+
+    def _inside(self) -> Iterator[str]:
+        """Everything in the folder of the suite that is not a folder itself, links included."""
+        for folder, folders, files in os.walk(self.results / self.suite):
+            links = [one for one in folders if (Path(folder) / one).is_symlink()]
+            for file in [*files, *links]:
+                yield (Path(folder) / file).relative_to(self.results).as_posix()

@@ -22,10 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from kvexp.errors import IncompleteError, InputError, KvexpError, NotFetched, printable
-from kvexp.models.folder import Source, cached, model_source
+from kvexp.models.folder import INDEX, SINGLE, Source, cached, damage, gigabytes, model_source
 from kvexp.models.load import tokenizer_of, words
 from kvexp.models.missing import GATED, Missing, lines, missing
-from kvexp.models.weights import INDEX, SINGLE, damage, gigabytes
 from kvexp.study.compose import Selection
 from kvexp.study.grid import chosen, shards
 from kvexp.study.schema import COMMIT, ModelConf

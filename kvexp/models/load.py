@@ -14,8 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kvexp.errors import InputError, KvexpError
-from kvexp.models.folder import another_folder, model_source
-from kvexp.models.weights import gigabytes, weight_bytes, weight_files
+from kvexp.models.folder import another_folder, gigabytes, model_source, weight_bytes, weight_files
 from kvexp.replay.memory import free_bytes, is_out_of_memory
 from kvexp.study.compose import Selection
 from kvexp.study.schema import ModelConf

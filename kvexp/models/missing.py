@@ -6,9 +6,19 @@ from functools import cache
 
 from kvexp.errors import InputError, NotFetched
 from kvexp.models.embedded import POSITIONS
-from kvexp.models.folder import Source, another_folder, model_source, own_folder, source_of
+from kvexp.models.folder import (
+    SINGLE,
+    TOKENIZER_SETS,
+    TOKENIZERS,
+    Source,
+    another_folder,
+    has_tokenizer,
+    lacking,
+    model_source,
+    own_folder,
+    source_of,
+)
 from kvexp.models.load import config_of, tokenizer_of
-from kvexp.models.weights import SINGLE, TOKENIZER_SETS, TOKENIZERS, has_tokenizer, lacking
 from kvexp.study.compose import Selection
 from kvexp.study.plugins import family_of
 from kvexp.study.schema import AttentionConf, ModelConf, SuiteConf, is_folder

@@ -10,11 +10,10 @@ from kvexp.design.base import KeepPlan, drawn_plan, fixed_plan, protected_mask, 
 from kvexp.draws import uniforms
 from kvexp.errors import InputError
 from kvexp.records import CHANGES, Cell, Change, World
-from kvexp.replay.cells import Errors, Plans, Queried, errors
+from kvexp.replay.cells import Errors, Outcome, Plans, Queried, Scored, errors, outcome, permuted, rotated
 from kvexp.replay.model import Loaded
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.prompt import Prompt, check_length
-from kvexp.replay.worlds import Outcome, Scored, outcome, permuted, rotated
 from kvexp.scores.base import Score
 from kvexp.study.plugins import build_design, build_score
 from kvexp.study.prompts import prompt_of

@@ -1,6 +1,6 @@
 """What models cost on a cluster, with where each number comes from: measured rates, or shapes and a roofline.
 
-Part of conf/cluster, so no seal and no digest covers it. `kvexp.run.projection` turns it into seconds.
+Part of conf/cluster, so no seal and no digest covers it. `kvexp.run.progress` turns it into seconds.
 """
 
 from dataclasses import dataclass, fields

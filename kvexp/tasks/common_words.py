@@ -9,9 +9,8 @@ from functools import cache
 from typing import ClassVar, NamedTuple
 
 from kvexp.errors import InputError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._ruler import Ruler
-from kvexp.tasks._words import ADJECTIVES, NOUNS, VERBS, WORDS
+from kvexp.tasks._words import ADJECTIVES, NOUNS, VERBS, WORDS, Choices
 from kvexp.tasks.base import PromptText, Question
 
 _ALL = (*WORDS, *ADJECTIVES, *NOUNS, *VERBS)

@@ -8,9 +8,8 @@ statement is mostly phrased in other words than the question.
 from dataclasses import dataclass
 
 from kvexp.errors import InputError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import Generated, build, spread
-from kvexp.tasks._words import CITIES, FIRST_NAMES, SURNAMES
+from kvexp.tasks._words import CITIES, FIRST_NAMES, SURNAMES, Choices
 from kvexp.tasks.base import PromptText, Question
 
 

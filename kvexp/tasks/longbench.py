@@ -24,7 +24,7 @@ from kvexp import files
 from kvexp.errors import ConfigError, InputError, NotFetched, suggest
 from kvexp.records import ID_LENGTH, ID_PATTERN
 from kvexp.scoring import retrieval
-from kvexp.tasks._choices import Choices
+from kvexp.tasks._words import Choices
 from kvexp.tasks.base import Count, HubFile, PromptText, Question, Task
 
 HUB_FILE = HubFile("THUDM/LongBench", "5e628be450b7e67fb7ae6e201bd6d8f7056f7672", "data.zip")

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvexp.errors import ConfigError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._ruler import Ruler, different, noise
-from kvexp.tasks._words import ADJECTIVES, NOUNS, WORDS
+from kvexp.tasks._words import ADJECTIVES, NOUNS, WORDS, Choices
 from kvexp.tasks.base import PromptText, Question
 
 _MOST_KEYS = 100

@@ -8,8 +8,8 @@ form of the answer, and not its memory.
 from dataclasses import dataclass
 
 from kvexp.errors import ConfigError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import Generated, build, spread
+from kvexp.tasks._words import Choices
 from kvexp.tasks.base import PromptText, Question
 
 _NUMBERS = ("one", "two", "three", "four", "five")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import Generated, filler
+from kvexp.tasks._words import Choices
 from kvexp.tasks.base import PromptText, Question
 
 _CONTINUATION = 96  # nominal tokens

@@ -10,8 +10,8 @@ from itertools import pairwise
 from string import ascii_uppercase
 
 from kvexp.errors import ConfigError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._ruler import Haystack, Ruler, different, noise
+from kvexp.tasks._words import Choices
 from kvexp.tasks.base import PromptText, Question
 
 _MOST_HOPS = 10

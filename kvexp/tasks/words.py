@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from kvexp.errors import ConfigError
-from kvexp.tasks._choices import Choices
 from kvexp.tasks._contexts import Generated, build, spread
-from kvexp.tasks._words import CITIES, WORDS
+from kvexp.tasks._words import CITIES, WORDS, Choices
 from kvexp.tasks.base import PromptText, Question
 
 _MOST_FACTS = 20

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.lock import lock
-from kvexp.documents.locks import LockFiles
+from kvexp.documents.seals import LockFiles
 from kvexp.errors import ConfigError
 from kvexp.verbs.opened import registered, take, tell
 

@@ -9,8 +9,7 @@ from kvexp.ceremony.authorities import load_trust
 from kvexp.ceremony.home import Home
 from kvexp.ceremony.stamp import network_answer, own_answer, read_token, stamp, take_reply, write_query
 from kvexp.documents.forms import KINDS
-from kvexp.documents.locks import LockFiles
-from kvexp.documents.seals import UNANCHORED
+from kvexp.documents.seals import UNANCHORED, LockFiles
 from kvexp.errors import ConfigError
 from kvexp.run.log import read_attempt
 from kvexp.verbs.opened import registered, take, tell

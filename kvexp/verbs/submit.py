@@ -23,9 +23,9 @@ from kvexp.run import launch
 from kvexp.run.attempt import Under, refuse_other_weights
 from kvexp.run.launch import Outcome, ShardJob
 from kvexp.run.log import folder_of, is_complete
+from kvexp.run.plan import refuse_missing, refuse_others
 from kvexp.run.prepare import write_examples, write_grid
 from kvexp.run.progress import Work
-from kvexp.run.ready import refuse_missing, refuse_others
 from kvexp.slurm.send import Sending, print_all, refuse_absent, send_all
 from kvexp.slurm.task import Follow
 from kvexp.study.grid import chosen, counts_of, protocols, shards

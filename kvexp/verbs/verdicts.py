@@ -5,7 +5,7 @@ import subprocess
 
 from rich.console import Console
 
-from kvexp.ceremony.edited_registration import print_edited
+from kvexp.ceremony.amend import print_edited
 from kvexp.verbs.as_sealed import take_as_sealed
 from kvexp.verbs.opened import STUDY, judged, take
 from kvexp.verbs.report import analysis_command

@@ -4,18 +4,12 @@ import argparse
 
 from rich.console import Console
 
+from kvexp.ceremony.amend import print_edited
 from kvexp.ceremony.checks import evidence_of
-from kvexp.ceremony.edited_registration import print_edited
 from kvexp.ceremony.evidence import FILE, Found, find, told
 from kvexp.ceremony.grid_changes import refuse_other_grid
 from kvexp.ceremony.home import Home, named
-from kvexp.documents.forms import (
-    KINDS,
-    WITNESSED,
-    Evidence,
-    Regenerated,
-    Replayed,
-)
+from kvexp.documents.forms import KINDS, WITNESSED, Evidence, Regenerated, Replayed
 from kvexp.errors import ConfigError, IntegrityError
 from kvexp.files import write_whole
 from kvexp.records import encode

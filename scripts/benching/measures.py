@@ -13,7 +13,7 @@ from kvexp.replay.harness import Planned, answer_all
 from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.signals import StepSignals
 from kvexp.replay.store import Kept
-from scripts.benching import baseline, phases
+from scripts.benching import timing
 from scripts.benching.setting import Setting, draw, same_design
 from scripts.benching.timing import interleaved, peak_bytes, ratio, seconds
 
@@ -151,12 +151,12 @@ def throughput(setting: Setting, arms: list[Arm], repeats: int) -> list[Row]:
     lengths = together()  # the warm-up; the baseline decodes as many tokens for every arm
 
     def one_at_a_time() -> None:
-        with baseline.own_attention(loaded.model):
+        with timing.own_attention(loaded.model):
             for arm, length in zip(arms, lengths, strict=True):
                 keep = None
                 if arm.budget is not None:
                     keep = slots(arm.budget, prompt.spans(arm.condition).n_evictable, 36)
-                baseline.answer(loaded, prompt.ids, keep, length)
+                timing.answer(loaded, prompt.ids, keep, length)
 
     times = interleaved(
         {"together": together, "one at a time": one_at_a_time}, repeats, loaded.device, warm_up=0
@@ -196,11 +196,11 @@ def by_phase(setting: Setting, arms: list[Arm], repeats: int) -> list[Row]:
     loaded = setting.loaded
     taken = []
     for turn in range(repeats + 1):
-        with phases.measured(loaded.device) as spent:
+        with timing.measured(loaded.device) as spent:
             answer_all(loaded, setting.prompt, arms, setting.protocol, setting.new_tokens, draw)
         if turn:
             taken.append(spent)
     return [
         Row(setting.name, f"phase: {phase}", statistics.median(t[phase] for t in taken), "s")
-        for phase in phases.PHASES
+        for phase in timing.PHASES
     ]

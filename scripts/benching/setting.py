@@ -1,6 +1,8 @@
-"""What is measured: a model, a prompt and arms; real weights on the embedded model, random ones elsewhere."""
+"""What is measured: arguments, a model, a prompt and arms."""
 
+import argparse
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,9 @@ from kvexp.replay.model import Loaded, refuse_unsupported
 from kvexp.replay.prompt import Prompt
 from kvexp.replay.protocol import Protocol
 from kvexp.study.plugins import build_design, build_score, build_task
+
+# What is measured: a model, a prompt and arms; real weights on the embedded model, random ones elsewhere.
+
 
 SUFFIX = 40  # tokens of a question after the context
 PREFIX = 12
@@ -164,3 +169,36 @@ def draw(arm: Arm, shape: tuple[int, int, int]) -> NDArray[np.float64]:
 def endless(setting: Setting) -> Setting:
     """The same without stop tokens: every answer has full length."""
     return replace(setting, loaded=replace(setting.loaded, stop_ids=frozenset()))
+
+
+# What the benchmarks take on the command line: what cannot be is a sentence, before anything is measured.
+
+
+def positive(text: str) -> int:
+    """A whole number, at least 1."""
+    if not (text.isascii() and text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def positives(text: str) -> tuple[int, ...]:
+    """Some of them, with commas between."""
+    return tuple(positive(part) for part in text.split(","))
+
+
+def device(text: str) -> str:
+    """A device of torch that can compute here."""
+    try:
+        torch.ones(1, device=text).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        words = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise argparse.ArgumentTypeError(f"torch has no device {text!r} here: {words}") from None
+    return text
+
+
+def new_file(text: str) -> Path:
+    """A file whose folder is there."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    return path

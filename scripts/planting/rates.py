@@ -1,16 +1,20 @@
-"""Rates of every cell, as the targets give them."""
+"""Rates of every cell as the targets give them, and the groups of rows that they make."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from scripts.planting.targets import Rate, Suite, Targets, TargetsError
+from scripts.planting.targets import Rate, Suite, Targets, TargetsError, Where
+
+# Rates of every cell, as the targets give them.
+
 
 Place = tuple[str, str | None, float | None, int | None]
 START = {"full": 0.6, "induced": 0.2, "rescued": 0.05, "accuracy": None, "dependent": 1.0}
 
 
 @dataclass(frozen=True)
-class Cell:
+class CellRates:
     """The rates of one suite, model, task and place of an arm; see `targets.Rate`."""
 
     full: float
@@ -68,15 +72,15 @@ class Rates:
                 return Knowledge(min(full, default=0.0), one.known, one.guessed)
         return None
 
-    def cell(self, suite: Suite, model: str, task: str, place: Place) -> Cell:
+    def cell(self, suite: Suite, model: str, task: str, place: Place) -> CellRates:
         """The rates of a place of an arm."""
         key = (suite.name, model, task, place)
         if key not in self._known:
             self._known[key] = self._cell(suite, model, task, place)
-        found: Cell = self._known[key]
+        found: CellRates = self._known[key]
         return found
 
-    def _cell(self, suite: Suite, model: str, task: str, place: Place) -> Cell:
+    def _cell(self, suite: Suite, model: str, task: str, place: Place) -> CellRates:
         told = self._told(suite, model, task, place)
         full, induced = float(told["full"]), float(told["induced"])
         rescued = float(told["rescued"])
@@ -93,7 +97,7 @@ class Rates:
         share = known.given(self.full(suite, model, task)) if known is not None else 0.0
         if share and not 0 <= (induced - (1 - share) * dependent) / share <= 1:
             raise TargetsError(f"{where}: no rate fits what the control answers beside 'dependent'")
-        return Cell(
+        return CellRates(
             full=self.full(suite, model, task),
             induced=induced,
             rescued=max(rescued, 0.0),
@@ -119,3 +123,90 @@ class Rates:
 
 def _is_bare(rate: Rate) -> bool:
     return rate.at.arms is None and rate.at.conditions is None and rate.at.budgets is None
+
+
+# Rows of one arm, grouped so that a signal is normal in each group: by cell and by what became of the row.
+#
+# Classes: `fine` and `rescued` succeed; `lasting` and `repaired` are induced failures, of which the latter
+# succeed at the arm's next larger budget; `inherent` fails with the full cache too.
+
+
+FINE, LASTING, REPAIRED, INHERENT, RESCUED = CLASSES = ("fine", "lasting", "repaired", "inherent", "rescued")
+FULL_CORRECT = (FINE, LASTING, REPAIRED)
+FAILURES = (LASTING, REPAIRED, INHERENT)
+INDUCED = (LASTING, REPAIRED)
+
+
+@dataclass(frozen=True)
+class Component:
+    """One group.
+
+    Attributes:
+        suite, model, task, place: its cell.
+        kind: its class.
+        count: rows expected in it.
+        to_next: change of success, 1 or -1 a row, at the next larger budget; 0 where there is none.
+        to_full: the same with the full cache.
+    """
+
+    suite: str
+    model: str
+    task: str
+    place: Place
+    kind: str
+    count: float
+    to_next: float
+    to_full: float
+
+    def inside(self, where: Where) -> bool:
+        """Whether the rows are among those named."""
+        arm, condition, budget, seed = self.place
+        return where.has(
+            suites=self.suite,
+            models=self.model,
+            tasks=self.task,
+            arms=arm,
+            conditions=condition,
+            budgets=budget,
+            seeds=seed,
+        )
+
+
+def components(targets: Targets, rates: Rates, arm: str) -> list[Component]:
+    """All groups of an arm that are not empty."""
+    return [one for suite in targets.suite for one in _of_suite(suite, rates, arm) if one.count > 0]
+
+
+def _of_suite(suite: Suite, rates: Rates, arm: str) -> Iterator[Component]:
+    places = suite.places()
+    for place in places:
+        if place[0] == arm and not rates.is_control(suite):
+            larger = next_budget(place, places)
+            for model in suite.models:
+                for task in suite.tasks:
+                    cells = [rates.cell(suite, model, task, one) for one in (place, larger or place)]
+                    for kind, share, to_next, to_full in _classes(*cells):
+                        count = share * suite.examples
+                        yield Component(suite.name, model, task, place, kind, count, to_next, to_full)
+
+
+def next_budget(place: Place, places: list[Place]) -> Place | None:
+    """The same arm, condition and seed at the next larger budget."""
+    arm, condition, budget, seed = place
+    larger = [
+        one
+        for one in places
+        if (one[0], one[1], one[3]) == (arm, condition, seed) and (one[2] or 0) > (budget or 0)
+    ]
+    return min(larger, key=lambda one: one[2] or 0, default=None)
+
+
+def _classes(here: CellRates, larger: CellRates) -> Iterator[tuple[str, float, float, float]]:
+    """(class, share of all rows, to_next, to_full); damage of a larger budget lies inside a smaller one's."""
+    full, i, j, r, s = here.full, here.induced, larger.induced, here.rescued, larger.rescued
+    repaired = max(i - j, 0.0)
+    yield FINE, full * (1 - i), -max(j - i, 0.0) / (1 - i) if i < 1 else 0.0, 0.0
+    yield LASTING, full * (i - repaired), 0.0, 1.0
+    yield REPAIRED, full * repaired, 1.0, 1.0
+    yield INHERENT, (1 - full) * (1 - r), max(s - r, 0.0) / (1 - r) if r < 1 else 0.0, 0.0
+    yield RESCUED, (1 - full) * r, -max(r - s, 0.0) / r if r else 0.0, -1.0

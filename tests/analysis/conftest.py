@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from analysis import __main__ as cli
-from analysis.core import decide, write
+from analysis.core import decide, verdict_text
 from analysis.core.study import load
 from analysis.core.verdicts import Report
 from analysis.describe.description import details_of
 from analysis.describe.scope import Scope
-from analysis.render.evidence_text import evidence_text
+from analysis.render.evidence import evidence_text
 from kvexp.documents.registration import load_folder
 from tests import planted
 from tests.analysis import sealing, varied
@@ -71,7 +71,7 @@ def plant(tmp_path, owners):
         planted.write(folder, planted.plan() if grid is None else grid, world, **options)
         return load(folder, owners)
 
-    return write
+    return verdict_text
 
 
 @pytest.fixture(scope="session")
@@ -161,12 +161,12 @@ def undescribed(request, monkeypatch):
     One file stands for them all, so where they go is still seen, and few seeds tell how fragile a verdict is.
     In this process only; a test that starts another one describes as always.
     """
-    monkeypatch.setattr("analysis.core.fragile.SEEDS", 2)
+    monkeypatch.setattr("analysis.core.decide.SEEDS", 2)
 
     def make(report, out):
         if out is not None:
             (out / "details.json").write_text("{}")
-            (out / "evidence.md").write_text(write.block("Evidence", evidence_text(report)))
+            (out / "evidence.md").write_text(verdict_text.block("Evidence", evidence_text(report)))
         return ""
 
     if "described" not in request.fixturenames:
@@ -177,7 +177,7 @@ def undescribed(request, monkeypatch):
 def undrawn(monkeypatch):
     """Details are described as always; tables, figures and the page are not made."""
     monkeypatch.setattr("analysis.render.files._files", lambda *_: {})
-    monkeypatch.setattr("analysis.core.fragile.SEEDS", 2)
+    monkeypatch.setattr("analysis.core.decide.SEEDS", 2)
 
 
 @pytest.fixture(scope="session")

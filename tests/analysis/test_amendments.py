@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from analysis.core.amendments import GRID, steps
+from analysis.core.seals import GRID, steps
 from tests.analysis import sealing
 from tests.analysis.sealing import flat, verdicts
 from tests.planted import SHORT

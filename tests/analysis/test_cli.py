@@ -63,7 +63,7 @@ def test_a_whole_study_is_decided(described, run, whole):
 
 @pytest.mark.slow
 def test_json_is_the_same_bytes_in_another_process(run, whole, quick, monkeypatch):
-    monkeypatch.setattr("analysis.core.fragile.SEEDS", 20)  # as that process has it, whatever tests do
+    monkeypatch.setattr("analysis.core.decide.SEEDS", 20)  # as that process has it, whatever tests do
     _, out, _ = run(whole, "--json")
     assert out.encode() == (whole / "verdicts.json").read_bytes()
     assert out == json.dumps(json.loads(out), indent=1, sort_keys=True) + "\n"

@@ -9,12 +9,13 @@ import pytest
 
 from analysis.core import decide, verdict_json
 from analysis.core.estimates import Estimate
+from analysis.core.open import Bound
 from analysis.core.study import load
-from analysis.core.verdicts import Bound, analyse
+from analysis.core.verdicts import analyse
 from analysis.describe import description
 from analysis.describe.parts import Part
 from analysis.describe.table import MEANINGS, Column, Table
-from analysis.render import dictionary
+from analysis.render import csv as dictionary
 from analysis.render import json as details_json
 from analysis.render.csv import to_csv
 from analysis.render.files import outputs

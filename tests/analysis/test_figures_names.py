@@ -6,9 +6,9 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from analysis.describe.blind_marks import MARK, STRIP, marked_svg
 from analysis.describe.cells import Cell, cells_figure
 from analysis.describe.coverage import Ranking, _picture, coverage_figure
+from analysis.describe.description import MARK, STRIP, marked_svg
 from analysis.describe.drawing import keyed, shortened_all, to_svg
 from analysis.describe.rates import induced_figure
 from analysis.describe.recomputation import recomputation_figure

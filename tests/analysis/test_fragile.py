@@ -8,8 +8,7 @@ import pytest
 from analysis.core import decide as claims
 from analysis.core import estimates, statistics
 from analysis.core.data import Data
-from analysis.core.decide import answer, decide
-from analysis.core.fragile import SEEDS, fragile
+from analysis.core.decide import SEEDS, answer, decide, fragile
 from analysis.core.verdict_json import to_json
 from analysis.core.verdict_text import verdict_table
 from analysis.core.verdicts import Report

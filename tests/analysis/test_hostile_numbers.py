@@ -10,8 +10,7 @@ import pytest
 
 from analysis import __main__ as run
 from analysis.core.estimates import Estimate
-from analysis.describe.blind_marks import marked_svg, marked_table
-from analysis.describe.description import parts_of
+from analysis.describe.description import marked_svg, marked_table, parts_of
 from analysis.describe.drawing import _numbered, shortened
 from analysis.describe.paper import _picked, _words, read
 from analysis.describe.rates import Rate

@@ -7,8 +7,9 @@ import pytest
 
 from analysis.core import decide
 from analysis.core.estimates import Estimate
+from analysis.core.open import Bound
 from analysis.core.study import load
-from analysis.core.verdicts import Bound, analyse
+from analysis.core.verdicts import analyse
 from analysis.describe import description
 from analysis.describe.paper import OTHER_GRID, Lookup, Number, beside, read, standing
 from analysis.describe.scope import Scope

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.core import verdict_json
-from analysis.core.decide import Answer, Fragile, MissingRows, Verdict
+from analysis.core.decide import Answer, Fragile, MissingRows, Verdict, _is_drawn
 from analysis.core.estimates import Estimate
-from analysis.core.fragile import _is_drawn
 from analysis.core.study import Study
 from analysis.core.verdict_text import number, point, verdict_table, word
 from analysis.core.verdicts import Report

@@ -10,12 +10,13 @@ import pytest
 
 from analysis.core import decide
 from analysis.core.estimates import Estimate
+from analysis.core.open import Bound
 from analysis.core.study import load
-from analysis.core.verdicts import Bound, analyse
+from analysis.core.verdicts import analyse
 from analysis.describe import description
 from analysis.describe.paper import Lookup, Number
 from analysis.describe.table import BUDGET, MAIN, POOLED, Column, Table, Word, budget_words, exactly
-from analysis.render import dictionary
+from analysis.render import csv as dictionary
 from analysis.render.csv import to_csv
 from analysis.render.markdown import to_markdown
 from kvexp.documents.registration import load_folder

@@ -22,9 +22,9 @@ from kvexp.ceremony.compare_answers import (
     parting,
     tolerance,
 )
+from kvexp.ceremony.evidence import most_unseen
 from kvexp.ceremony.replay_answers import answer_again, draw_examples
 from kvexp.ceremony.replay_source import Source, questions_of
-from kvexp.ceremony.unprovable import most_unseen
 from kvexp.documents.forms import Evidence, Regenerated
 from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, GENERATIONS, Failed, Generation, Key, Reader, encode

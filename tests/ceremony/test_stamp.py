@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rfc3161_client import decode_timestamp_response
 
-from kvexp.ceremony import authorities, stamp, tokens
+from kvexp.ceremony import authorities, stamp
+from kvexp.ceremony import stamp as tokens
 from kvexp.ceremony.authorities import CannotStamp, StampError, Trust
-from kvexp.ceremony.tokens import Token, check, query
+from kvexp.ceremony.stamp import Token, check, query
 from kvexp.documents.anchor import inside
 from kvexp.documents.forms import PUBLIC, grade_of
 from kvexp.errors import KvexpError

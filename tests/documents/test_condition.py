@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvexp.documents.condition import (
-    FIELDS,
-    MAX_CHARACTERS,
-    MAX_DEPTH,
-    ConditionError,
-    State,
-    parse,
-    verdict,
-)
+from kvexp.documents.condition import FIELDS, MAX_CHARACTERS, MAX_DEPTH, ConditionError, State, parse, verdict
 
 NAMES = ("a", "b", "rise")
 PIECES = [

@@ -9,8 +9,8 @@ import transformers
 from safetensors.torch import save_file
 
 from kvexp.errors import InputError
+from kvexp.models import folder as weights
 from kvexp.models import load as loading
-from kvexp.models import weights
 from kvexp.models.load import load
 from kvexp.replay import memory
 from tests import tiny

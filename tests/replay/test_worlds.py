@@ -8,9 +8,8 @@ import torch
 
 from kvexp.draws import uniforms
 from kvexp.records import CHANGES
-from kvexp.replay.cells import Queried
+from kvexp.replay.cells import Queried, Scored, permuted, rotated, statistics
 from kvexp.replay.model import wrap
-from kvexp.replay.worlds import Scored, permuted, rotated, statistics
 from kvexp.run import measure
 from kvexp.scores.base import Layer, Score
 from kvexp.study.plugins import build_design

@@ -12,7 +12,7 @@ from kvexp.errors import ConfigError
 from kvexp.records import GENERATIONS, Generation, Reader
 from kvexp.records import seconds_of as clock
 from kvexp.run.log import model_seconds, read_attempts, read_footer
-from kvexp.run.projection import AFTER, AROUND, expected_minutes, project, rate_of, seconds_of
+from kvexp.run.progress import AFTER, AROUND, expected_minutes, expected_seconds, project, rate_of
 from kvexp.study.compose import select
 from kvexp.study.grid import chosen, shards
 from kvexp.study.rates import Rate, Roofline, Shape, estimated
@@ -51,12 +51,12 @@ def test_by_hand():
     full = 4 * (0.25 + 576 * 0.001)
     quarter = 4 * 4 * (0.25 + 144 * 0.001)
     seconds = 2 * (prefill + plans + suffix + 6 * 0.5 + full + quarter)
-    assert seconds_of(FIXED, cluster()) == pytest.approx(seconds, rel=1e-12)
+    assert expected_seconds(FIXED, cluster()) == pytest.approx(seconds, rel=1e-12)
     assert expected_minutes(FIXED, cluster()) == pytest.approx(seconds / 60 / 2, rel=1e-12)
     # Without a context there is only what is around it.
     bare = 64 * 0.01 + 64 * 64 * 1e-6 + 64 * 1e-4 + 6 * 0.5 + 4 * (0.25 + 64 * 0.001)
     no_context = replace(FIXED, arms=FIXED.arms[:1], no_context=True)
-    assert seconds_of(no_context, cluster()) == pytest.approx(2 * bare, rel=1e-12)
+    assert expected_seconds(no_context, cluster()) == pytest.approx(2 * bare, rel=1e-12)
 
 
 def test_attention_by_hand():
@@ -67,7 +67,7 @@ def test_attention_by_hand():
     length = shard.context_tokens
     seconds = n * (length * 0.01 + length**2 * 1e-6) + rows
     assert shard.world_ids
-    assert seconds_of(shard, cluster(rates={"smollm2-135m": RATE})) == pytest.approx(seconds, rel=1e-12)
+    assert expected_seconds(shard, cluster(rates={"smollm2-135m": RATE})) == pytest.approx(seconds, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_attention_by_hand():
 def test_hours_of_a_gpu_are_those_of_the_part_that_a_shard_has(changes, gpus):
     here = cluster(device="cuda", **{"executor": "slurm", **changes})
     hours = project([FIXED], replace(here, rates={FIXED.model.name: RATE})).total
-    alone = seconds_of(FIXED, replace(here, rates={FIXED.model.name: RATE}))
+    alone = expected_seconds(FIXED, replace(here, rates={FIXED.model.name: RATE}))
     assert hours * 3600 == pytest.approx(gpus * alone, rel=1e-12)
 
 
@@ -151,7 +151,9 @@ def test_what_is_measured_comes_before_what_is_estimated_and_each_says_which():
     assert told.bases == ("estimated, not measured: a card, bfloat16, 2026-01-01: its sheet",)
     assert "certificates" in told.left_out
     assert told.unit == "GPU-hours"
-    assert told.total == pytest.approx(2 * seconds_of(FIXED, only) / 3600)  # a shard holds both its GPUs
+    assert told.total == pytest.approx(
+        2 * expected_seconds(FIXED, only) / 3600
+    )  # a shard holds both its GPUs
     none = project([FIXED], replace(both, rates={}, roofline=None))
     assert (none.total, none.by_suite, none.lacking) == (None, {"s": None}, ("m",))
     assert "certificates" not in project([FIXED], both).left_out
@@ -238,5 +240,5 @@ def test_rates_are_in_no_digest_and_in_no_seal():
     assert sealed
     paths = {path for one in sealed for path in one.files}
     assert not [
-        p for p in paths if p.startswith("conf/") or p in ("kvexp/study/rates.py", "kvexp/run/projection.py")
+        p for p in paths if p.startswith("conf/") or p in ("kvexp/study/rates.py", "kvexp/run/progress.py")
     ]

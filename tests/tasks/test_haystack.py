@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from kvexp.errors import InputError
-from kvexp.tasks import _haystack as haystack
+from kvexp.tasks import _contexts as haystack
 
 
 def test_it_is_large_and_never_repeats_itself():

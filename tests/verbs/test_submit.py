@@ -18,8 +18,7 @@ from kvexp.cli import main
 from kvexp.models.load import load_model
 from kvexp.records import FOOTER, GENERATIONS
 from kvexp.run import answer
-from kvexp.run.progress import RowCount, Work
-from kvexp.run.projection import AFTER, AROUND
+from kvexp.run.progress import AFTER, AROUND, RowCount, Work
 from kvexp.study.grid import Counts
 from kvexp.study.rates import Rate
 from kvexp.study.schema import ClusterConf

@@ -17,16 +17,7 @@ from analysis.describe import drawing
 from analysis.describe.attention.cell_suite import COVERED_MEANS, CellSuite, Covered, Found
 from analysis.describe.drawing import INK, NAVY, ORANGE
 from analysis.describe.parts import Picture, Words
-from analysis.describe.table import (
-    ERROR,
-    Column,
-    Table,
-    column,
-    columns_of,
-    digits,
-    percent,
-    rows_of,
-)
+from analysis.describe.table import ERROR, Column, Table, column, columns_of, digits, percent, rows_of
 
 ORDER = 5
 BRIEF = (
