@@ -24,19 +24,12 @@ KILOBYTES = 1 if sys.platform != "darwin" else 1024  # what ru_maxrss counts in
 
 @dataclass(frozen=True)
 class Run:
-    """One analysis.
+    """One analysis."""
 
-    Attributes:
-        wall: seconds by the clock.
-        cpu: seconds of processor time, which others on the machine hardly change.
-        peak: megabytes of memory at most.
-        digest: of the names and bytes of all files that it wrote.
-    """
-
-    wall: float
-    cpu: float
-    peak: float
-    digest: str
+    wall: float  # seconds by the clock
+    cpu: float  # seconds of processor time, which others on the machine hardly change
+    peak: float  # megabytes of memory at most
+    digest: str  # of the names and bytes of all files that it wrote
 
 
 def plant(folder: Path, rows: int) -> int:

@@ -58,24 +58,15 @@ class MissingRows:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the data say to one question.
+    """What the data say to one question."""
 
-    Attributes:
-        state: the verdict it would give; only a claim's own answer is a verdict.
-        quantities: by registered name; empty where rows are missing or logs are invalid.
-        kill: whether the kill condition holds; None is unknown.
-        support: whether the support holds; None is unknown or not registered.
-        missing: rows that are not there.
-        unplanned: suites it asks for that the grid does not have, so that not even their shards are known.
-        problems: contradictions that touch its rows.
-    """
-
-    state: State
-    quantities: Mapping[str, Estimate]
-    kill: bool | None = None
-    support: bool | None = None
-    missing: tuple[MissingRows, ...] = ()
-    problems: tuple[str, ...] = ()
+    state: State  # the verdict it would give; only a claim's own answer is a verdict
+    quantities: Mapping[str, Estimate]  # by registered name; empty where rows are missing or logs are invalid
+    kill: bool | None = None  # whether the kill condition holds; None is unknown
+    support: bool | None = None  # whether the support holds; None is unknown or not registered
+    missing: tuple[MissingRows, ...] = ()  # rows that are not there
+    problems: tuple[str, ...] = ()  # contradictions that touch its rows
+    # Suites it asks for that the grid does not have, so that not even their shards are known.
     unplanned: tuple[str, ...] = ()
 
     @property

@@ -19,25 +19,15 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and how sure we are; None is "undefined" or "unknown", never zero.
+    """A number and how sure we are; None is "undefined" or "unknown", never zero."""
 
-    Attributes:
-        value: on the rows as observed.
-        lo: lower end of the interval.
-        hi: upper end of the interval.
-        n: rows it rests on.
-        clusters: clusters those rows belong to.
-        undefined: why the value, or only the interval, is None; empty when both are there.
-        note: what a reader should know beside the number.
-    """
-
-    value: float | None
-    lo: float | None = None
-    hi: float | None = None
-    n: int = 0
-    clusters: int = 0
-    undefined: str = ""
-    note: str = ""
+    value: float | None  # on the rows as observed
+    lo: float | None = None  # lower end of the interval
+    hi: float | None = None  # upper end of the interval
+    n: int = 0  # rows it rests on
+    clusters: int = 0  # clusters those rows belong to
+    undefined: str = ""  # why the value, or only the interval, is None; empty when both are there
+    note: str = ""  # what a reader should know beside the number
 
     def __str__(self) -> str:
         """For tables: 0.555 [0.543, 0.568]."""
@@ -78,19 +68,12 @@ class Later(Estimate):
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number as a function of cluster multiplicities.
+    """A number as a function of cluster multiplicities."""
 
-    Attributes:
-        of: weights to values.
-        rows: ids of the rows it reads.
-        undefined: why it has no value on the rows as observed; empty when it has one.
-        note: carried into the estimate.
-    """
-
-    of: Callable[[Floats], Floats]
-    rows: Integers
-    undefined: str = ""
-    note: str = ""
+    of: Callable[[Floats], Floats]  # weights to values
+    rows: Integers  # ids of the rows it reads
+    undefined: str = ""  # why it has no value on the rows as observed; empty when it has one
+    note: str = ""  # carried into the estimate
 
 
 # The percentile cluster bootstrap.

@@ -34,17 +34,11 @@ _evidence: Reader[Evidence] = Reader(Evidence)
 
 @dataclass(frozen=True)
 class KnownEvidence:
-    """What is known of the evidence.
+    """What is known of the evidence."""
 
-    Attributes:
-        evidence: None if there is none that counts.
-        note: why there is none, if that needs saying.
-        is_broken: the file is there and cannot be read.
-    """
-
-    evidence: Evidence | None = None
-    note: str = ""
-    is_broken: bool = False
+    evidence: Evidence | None = None  # None if there is none that counts
+    note: str = ""  # why there is none, if that needs saying
+    is_broken: bool = False  # the file is there and cannot be read
 
     @property
     def is_witnessed(self) -> bool:

@@ -12,19 +12,12 @@ MUST_BE_HERE = ("locks", "examples", COPIED)
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the parts of a study lie.
+    """Where the parts of a study lie."""
 
-    Attributes:
-        results: results/<study>.
-        repository: whose code decides.
-        chosen: stands in for the copy beside the results and the folder of the repository.
-        is_anew: whether the code of the repository may differ from what seals list.
-    """
-
-    results: Path
-    repository: Path
-    chosen: Path | None = None
-    is_anew: bool = False
+    results: Path  # results/<study>
+    repository: Path  # whose code decides
+    chosen: Path | None = None  # stands in for the copy beside the results and the folder of the repository
+    is_anew: bool = False  # whether the code of the repository may differ from what seals list
 
     @property
     def homes(self) -> list[Path]:

@@ -163,20 +163,15 @@ def _world_axes(one: ExpectedCells) -> Sequence[Sequence[float]]:
 
 @dataclass(frozen=True)
 class Grid:
-    """What a complete study contains; nothing if the file cannot be relied on.
+    """What a complete study contains; nothing if the file cannot be relied on."""
 
-    Attributes:
-        table: one row per expected generation, sorted by key, so that no order of files or lines shows.
-            Columns: suite, shard_id, model, task, example_id, arm, condition (categorical, sorted; condition
-            is missing for the full cache), budget, seed (float64, NaN where they do not apply), full_at (row
-            of the full cache's answer to the same example, -1 where the grid has none).
-        prompts: the prompts of the attention suites.
-        problems: what is wrong with it.
-    """
-
+    # One row per expected generation, sorted by key, so that no order of files or lines shows. Columns:
+    # suite, shard_id, model, task, example_id, arm, condition (categorical, sorted; condition is missing for
+    # the full cache), budget, seed (float64, NaN where they do not apply), full_at (row of the full cache's
+    # answer to the same example, -1 where the grid has none).
     table: pd.DataFrame
-    prompts: list[ExpectedCells] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    prompts: list[ExpectedCells] = field(default_factory=list)  # the prompts of the attention suites
+    problems: list[Problem] = field(default_factory=list)  # what is wrong with it
 
 
 def read_grid(path: Path, sealed: Mapping[str, Seal] | None = None) -> Grid:

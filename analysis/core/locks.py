@@ -20,17 +20,11 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Locked:
-    """A suite's lock.
+    """A suite's lock."""
 
-    Attributes:
-        manifest: sha256 of its bytes; empty if it cannot be read.
-        about: what stands beside it; None if that cannot be read.
-        problems: why it does not hold.
-    """
-
-    manifest: str
-    about: Lock | None
-    problems: tuple[Problem, ...]
+    manifest: str  # sha256 of its bytes; empty if it cannot be read
+    about: Lock | None  # what stands beside it; None if that cannot be read
+    problems: tuple[Problem, ...]  # why it does not hold
 
     @property
     def holds(self) -> bool:

@@ -57,21 +57,13 @@ def _name(path: str) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """What binds the claims of a study to a time.
+    """What binds the claims of a study to a time."""
 
-    Attributes:
-        seals: by registration id.
-        locks: by suite.
-        shown: the evidence.
-        notes: where things do not lie as their names say, one sentence each.
-        has_file: whether the study's name is that of a file in conf/study, which commands can name.
-    """
-
-    seals: Mapping[str, Seal] = field(default_factory=dict)
-    locks: Mapping[str, Locked] = field(default_factory=dict)
-    shown: KnownEvidence = field(default_factory=KnownEvidence)
-    notes: tuple[str, ...] = ()
-    has_file: bool = True
+    seals: Mapping[str, Seal] = field(default_factory=dict)  # by registration id
+    locks: Mapping[str, Locked] = field(default_factory=dict)  # by suite
+    shown: KnownEvidence = field(default_factory=KnownEvidence)  # the evidence
+    notes: tuple[str, ...] = ()  # where things do not lie as their names say, one sentence each
+    has_file: bool = True  # whether the study's name is that of a file in conf/study, which commands can name
 
     def is_locked(self, suite: str) -> bool:
         """Whether the logs of a suite are closed, and are those that were closed."""
@@ -86,19 +78,12 @@ class Bound:
 
 @dataclass(frozen=True)
 class BoundStudy:
-    """A study whose papers are checked, and whose logs are not read yet.
+    """A study whose papers are checked, and whose logs are not read yet."""
 
-    Attributes:
-        folders: where it lies.
-        registrations: all of them, by id.
-        owners: by suite, the registration that lists it.
-        bound: what binds them.
-    """
-
-    folders: Folders
-    registrations: list[Registered]
-    owners: Mapping[str, Registered]
-    bound: Bound
+    folders: Folders  # where it lies
+    registrations: list[Registered]  # all of them, by id
+    owners: Mapping[str, Registered]  # by suite, the registration that lists it
+    bound: Bound  # what binds them
 
     def check_loaded(self) -> None:
         """Raises IntegrityError if code that decides was loaded from other files than those checked."""

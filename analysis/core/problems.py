@@ -8,17 +8,11 @@ from kvexp.errors import printable
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One contradiction in the logs.
+    """One contradiction in the logs."""
 
-    Attributes:
-        message: what and where, in a sentence; what it quotes from logs is made printable.
-        suite: the suite it touches; empty: the whole study.
-        shard_id: the shard it touches; empty: the whole suite.
-    """
-
-    message: str
-    suite: str = ""
-    shard_id: str = ""
+    message: str  # what and where, in a sentence; what it quotes from logs is made printable
+    suite: str = ""  # the suite it touches; empty: the whole study
+    shard_id: str = ""  # the shard it touches; empty: the whole suite
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", printable(self.message))

@@ -43,23 +43,14 @@ GRID = "the grid or the code that makes data"
 
 @dataclass(frozen=True)
 class AmendmentStep:
-    """One amendment.
+    """One amendment."""
 
-    Attributes:
-        stated: by the author.
-        before: the seal that it replaced.
-        commit: where that seal's files can be found again, as the author says.
-        shared: what changed that every claim of the registration depends on.
-        claims: by claim id, what of its own changed.
-        lines: of the registration, `- old` and `+ new`.
-    """
-
-    stated: Amendment
-    before: Seals
-    commit: str | None
-    shared: tuple[str, ...]
-    claims: Mapping[str, tuple[str, ...]]
-    lines: tuple[str, ...]
+    stated: Amendment  # by the author
+    before: Seals  # the seal that it replaced
+    commit: str | None  # where that seal's files can be found again, as the author says
+    shared: tuple[str, ...]  # what changed that every claim of the registration depends on
+    claims: Mapping[str, tuple[str, ...]]  # by claim id, what of its own changed
+    lines: tuple[str, ...]  # of the registration, `- old` and `+ new`
 
     @property
     def name(self) -> str:
@@ -167,31 +158,18 @@ class SealBroken(IntegrityError):
 
 @dataclass(frozen=True)
 class Seal:
-    """The seal that stands of one registration.
+    """The seal that stands of one registration."""
 
-    Attributes:
-        id: sha256 of the manifest.
-        name: id of the registration.
-        parent: id of the one that it is an addendum to.
-        home: folder of the registration.
-        where: how that is called from the root of the repository.
-        study: whose results it was made for.
-        overrides: the words that shape its grid, beyond the study's file.
-        steps: what came before it, in order.
-        accepted: by seal id, the shards whose rows count.
-        stamped: whether attempts must carry the anchor of a time stamp.
-    """
-
-    id: str
-    name: str
-    parent: str | None
-    home: Path
-    where: str
-    study: str
-    overrides: tuple[str, ...]
-    steps: tuple[AmendmentStep, ...]
-    accepted: Mapping[str, Lines]
-    stamped: bool
+    id: str  # sha256 of the manifest
+    name: str  # id of the registration
+    parent: str | None  # id of the one that it is an addendum to
+    home: Path  # folder of the registration
+    where: str  # how that is called from the root of the repository
+    study: str  # whose results it was made for
+    overrides: tuple[str, ...]  # the words that shape its grid, beyond the study's file
+    steps: tuple[AmendmentStep, ...]  # what came before it, in order
+    accepted: Mapping[str, Lines]  # by seal id, the shards whose rows count
+    stamped: bool  # whether attempts must carry the anchor of a time stamp
 
     @property
     def is_amended_after_data(self) -> bool:

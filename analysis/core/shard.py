@@ -24,25 +24,15 @@ LOGS = (GENERATIONS, CELLS)
 
 @dataclass
 class ShardFolder:
-    """What a shard folder holds, but for its rows.
+    """What a shard folder holds, but for its rows."""
 
-    Attributes:
-        path: the folder.
-        is_closed: it has a footer, so its rows count.
-        failed: examples whose last try failed, with the category.
-        attempts: process starts by number.
-        uncounted: those whose rows do not count, with the reason.
-        left_out: rows of these.
-        problems: contradictions, one sentence each.
-    """
-
-    path: Path
-    is_closed: bool = False
-    failed: dict[str, str] = field(default_factory=dict)
-    attempts: dict[int, Attempt] = field(default_factory=dict)
-    uncounted: dict[int, str] = field(default_factory=dict)
-    left_out: Counter[int] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
+    path: Path  # the folder
+    is_closed: bool = False  # it has a footer, so its rows count
+    failed: dict[str, str] = field(default_factory=dict)  # examples whose last try failed, with the category
+    attempts: dict[int, Attempt] = field(default_factory=dict)  # process starts by number
+    uncounted: dict[int, str] = field(default_factory=dict)  # those whose rows do not count, with the reason
+    left_out: Counter[int] = field(default_factory=Counter)  # rows of these
+    problems: list[str] = field(default_factory=list)  # contradictions, one sentence each
 
     @property
     def counted(self) -> list[Attempt]:

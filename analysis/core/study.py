@@ -39,36 +39,29 @@ class Study:
 
     A row is present where a closed shard holds it; rows that are not hold NaN. A frame of a kind of suite
     that the study does not have is empty.
-
-    Attributes:
-        name: the folder's name, printable.
-        table: one row per expected generation: the grid's columns (see `Grid`), `present` (bool),
-            `score_name`, COPIED, TIMED and DERIVED of `generations` as float64, `text` (str or None).
-        cells: one row per expected attention cell, sorted by key: suite, shard_id, model, task, example_id
-            (categorical, sorted), budget (float64), seed, offset, layer, head (int64), present (bool), score
-            (categorical), and NUMBERS of `cells` as float64, `covered` as 0 or 1.
-        worlds: one row per expected change, world, layer and head, sorted by key: the same names, change
-            (categorical), world, layer, head (int64), present (bool), budget, seed, offset (float64), score
-            (categorical), statistics (object: a digest, None where not present), topk, hajek, certificate,
-            covered (float64).
-        absences: why rows of a (suite, shard) are missing, where the shard itself says so.
-        problems: contradictions, sorted.
-        delta: of the certificate, as the attempts of attention suites say; None if none does.
-        unanchored: suites with attempts whose draws are keyed by no time stamp.
-        folder: where it lies.
-        remarks: what to say of the missing rows of a suite, for instance why it was locked without them.
     """
 
-    name: str
+    name: str  # the folder's name, printable
+    # One row per expected generation: the grid's columns (see `Grid`), `present` (bool), `score_name`,
+    # COPIED, TIMED and DERIVED of `generations` as float64, `text` (str or None).
     table: pd.DataFrame
+    # One row per expected attention cell, sorted by key: suite, shard_id, model, task, example_id
+    # (categorical, sorted), budget (float64), seed, offset, layer, head (int64), present (bool), score
+    # (categorical), and NUMBERS of `cells` as float64, `covered` as 0 or 1.
     cells: pd.DataFrame
+    # One row per expected change, world, layer and head, sorted by key: the same names, change (categorical),
+    # world, layer, head (int64), present (bool), budget, seed, offset (float64), score (categorical),
+    # statistics (object: a digest, None where not present), topk, hajek, certificate, covered (float64).
     worlds: pd.DataFrame
+    # Why rows of a (suite, shard) are missing, where the shard itself says so.
     absences: Mapping[tuple[str, str], str]
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...]  # contradictions, sorted
+    # Of the certificate, as the attempts of attention suites say; None if none does.
     delta: float | None = None
+    # What to say of the missing rows of a suite, for instance why it was locked without them.
     remarks: Mapping[str, str] = field(default_factory=dict)
-    unanchored: frozenset[str] = frozenset()
-    folder: Path = Path()
+    unanchored: frozenset[str] = frozenset()  # suites with attempts whose draws are keyed by no time stamp
+    folder: Path = Path()  # where it lies
 
     @property
     def cell_suites(self) -> list[str]:

@@ -137,17 +137,11 @@ def _test(auc: Estimate, positives: int, negatives: int) -> list[Estimate]:
 
 @dataclass(frozen=True)
 class Test:
-    """An AUC against one half.
+    """An AUC against one half."""
 
-    Attributes:
-        error: the standard error.
-        z: (AUC - 1/2) / error; None if the error is 0.
-        p: two-sided, from the normal distribution; None with z.
-    """
-
-    error: float
-    z: float | None
-    p: float | None
+    error: float  # the standard error
+    z: float | None  # (AUC - 1/2) / error; None if the error is 0
+    p: float | None  # two-sided, from the normal distribution; None with z
 
 
 def standard_error(auc: float, positives: int, negatives: int) -> float:

@@ -46,36 +46,25 @@ REMARKS = (
 
 @dataclass(frozen=True)
 class Known:
-    """What a model knows without the context; None: all models, all main tasks of the suite.
-
-    Attributes:
-        accuracy: of the control, on the examples of the suite.
-        dependent: share of what the full cache of the suite answers and the control does not.
-    """
+    """What a model knows without the context; None: all models, all main tasks of the suite."""
 
     model: str | None
     task: str | None
-    accuracy: Estimate
-    dependent: Estimate
+    accuracy: Estimate  # of the control, on the examples of the suite
+    dependent: Estimate  # share of what the full cache of the suite answers and the control does not
 
 
 @dataclass(frozen=True)
 class Induced:
-    """Failures among what the full cache answers, main tasks; model None: all models.
-
-    Attributes:
-        every: among all that it answers.
-        dependent: among the context-dependent examples alone.
-        shift: dependent minus every, paired.
-    """
+    """Failures among what the full cache answers, main tasks; model None: all models."""
 
     model: str | None
     arm: str
     condition: str
     budget: float
-    every: Estimate
-    dependent: Estimate
-    shift: Estimate
+    every: Estimate  # among all that it answers
+    dependent: Estimate  # among the context-dependent examples alone
+    shift: Estimate  # dependent minus every, paired
 
 
 @dataclass(frozen=True)

@@ -103,21 +103,14 @@ class Attention:
 
 @dataclass(frozen=True)
 class Description:
-    """A study described.
+    """A study described."""
 
-    Attributes:
-        study: that was read.
-        details: records of the suites with generations by their name in details.json.
-        attention: its attention suites.
-        parts: of attention suites, descriptive ones, then what is post hoc, and the paper's numbers.
-        is_blind: outcomes are permuted.
-    """
-
-    study: Study
+    study: Study  # that was read
+    # Records of the suites with generations by their name in details.json.
     details: dict[str, tuple[Any, ...]]
-    attention: list[Attention]
-    parts: list[Part]
-    is_blind: bool = False
+    attention: list[Attention]  # its attention suites
+    parts: list[Part]  # of attention suites, descriptive ones, then what is post hoc, and the paper's numbers
+    is_blind: bool = False  # outcomes are permuted
 
 
 def described(report: Report) -> Description:

@@ -31,31 +31,21 @@ Finite = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
 class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One number of the paper.
+    """One number of the paper."""
 
-    Attributes:
-        section: of the paper, or its table.
-        words: what it is.
-        value: as printed; shares and points as shares.
-        interval: lower and upper end, where one is printed.
-        table: name of ours; `@role` at its start stands for a suite.
-        row: values of columns that find the row, `@role` for a suite; a list names several.
-        column: key of ours; `@role` at its end stands for a suite.
-        pick: which of several rows; null: there is one. largest size: the largest without its sign.
-        is_count: of rows, cells or failures, which only the same grid can repeat: no difference elsewhere.
-        why: instead of a place, why there is none.
-    """
-
-    section: str
-    words: str
-    value: Finite
-    interval: tuple[Finite, Finite] | None = None
-    table: str = ""
+    section: str  # of the paper, or its table
+    words: str  # what it is
+    value: Finite  # as printed; shares and points as shares
+    interval: tuple[Finite, Finite] | None = None  # lower and upper end, where one is printed
+    table: str = ""  # name of ours; `@role` at its start stands for a suite
+    # Values of columns that find the row, `@role` for a suite; a list names several.
     row: dict[str, str | float | list[str]] = {}
-    column: str = ""
+    column: str = ""  # key of ours; `@role` at its end stands for a suite
+    # Which of several rows; null: there is one. largest size: the largest without its sign.
     pick: Pick | None = None
+    # Of rows, cells or failures, which only the same grid can repeat: no difference elsewhere.
     is_count: bool = False
-    why: str = ""
+    why: str = ""  # instead of a place, why there is none
 
     def __post_init__(self) -> None:
         """Refuse what is neither bound nor explained."""
@@ -64,21 +54,14 @@ class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Numbers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole file.
+    """The whole file."""
 
-    Attributes:
-        format: kvexp-paper-numbers/1.
-        roles: the suites that stand for each other, the paper's own first.
-        grid: generations of each suite of the paper's grid, and cells.
-        models: of all its suites.
-        number: in the paper's order.
-    """
-
-    format: Literal["kvexp-paper-numbers/1"]
+    format: Literal["kvexp-paper-numbers/1"]  # kvexp-paper-numbers/1
+    # The suites that stand for each other, the paper's own first.
     roles: dict[str, Annotated[list[str], msgspec.Meta(min_length=1)]]
-    grid: dict[str, int]
-    models: list[str]
-    number: list[Number]
+    grid: dict[str, int]  # generations of each suite of the paper's grid, and cells
+    models: list[str]  # of all its suites
+    number: list[Number]  # in the paper's order
 
 
 def read() -> Numbers:

@@ -15,46 +15,28 @@ Words = tuple[str, str]  # the sentence that a picture supports, and details in 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure.
+    """A figure."""
 
-    Attributes:
-        name: of the file figures/NAME.svg.
-        title: one line.
-        sentence: what it supports, in one sentence with its numbers.
-        svg: the drawing; None if the rows it needs are not there.
-        undefined: why there is no drawing.
-        more: details that the sentence leaves out, in a shorter line.
-    """
-
-    name: str
-    title: str
-    sentence: str
-    svg: str | None
-    undefined: str = ""
-    more: str = ""
+    name: str  # of the file figures/NAME.svg
+    title: str  # one line
+    sentence: str  # what it supports, in one sentence with its numbers
+    svg: str | None  # the drawing; None if the rows it needs are not there
+    undefined: str = ""  # why there is no drawing
+    more: str = ""  # details that the sentence leaves out, in a shorter line
 
 
 @dataclass(frozen=True)
 class Part:
-    """One heading of the pages. It has no verdict and no field for one.
+    """One heading of the pages. It has no verdict and no field for one."""
 
-    Attributes:
-        key: anchor and name, letters, digits and dashes.
-        title: one line.
-        words: what a reader must know first, one or two sentences.
-        tables: files tables/NAME.csv and tables/NAME.md.
-        pictures: in order.
-        is_posthoc: conceived after data were seen (in the paper, or here); shown in its own section.
-        undefined: why no table has a row and no picture is drawn; empty if something is there.
-    """
-
-    key: str
-    title: str
-    words: str = ""
-    tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    key: str  # anchor and name, letters, digits and dashes
+    title: str  # one line
+    words: str = ""  # what a reader must know first, one or two sentences
+    tables: tuple[Table, ...] = ()  # files tables/NAME.csv and tables/NAME.md
+    pictures: tuple[Picture, ...] = ()  # in order
+    # Conceived after data were seen (in the paper, or here); shown in its own section.
     is_posthoc: bool = False
-    undefined: str = ""
+    undefined: str = ""  # why no table has a row and no picture is drawn; empty if something is there
 
 
 def picture(name: str, title: str, words: Words, draw: Callable[[], Figure]) -> Picture:

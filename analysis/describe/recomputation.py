@@ -80,21 +80,13 @@ REMARKS = (
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Accuracy of one suite and budget at one rate.
+    """Accuracy of one suite and budget at one rate."""
 
-    Attributes:
-        suite: name.
-        budget: of the arm.
-        seed: of the draw; None: the mean over all seeds, also where there is one alone.
-        rate: share of the queries that the full cache answers again.
-        numbers: by the keys of NUMBERS.
-    """
-
-    suite: str
-    budget: float
-    seed: int | None
-    rate: float
-    numbers: Mapping[str, Estimate]
+    suite: str  # name
+    budget: float  # of the arm
+    seed: int | None  # of the draw; None: the mean over all seeds, also where there is one alone
+    rate: float  # share of the queries that the full cache answers again
+    numbers: Mapping[str, Estimate]  # by the keys of NUMBERS
 
 
 def describe(scope: Scope) -> Iterator[Part]:

@@ -37,23 +37,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Suite:
-    """A planned suite with generations.
+    """A planned suite with generations."""
 
-    Attributes:
-        name: of the suite.
-        registered: the registration that lists it.
-        wanted: that registration's [details].
-        tasks: all its tasks, sorted.
-        main: its main tasks, sorted: without the needle anchor; empty for a suite of anchors alone.
-        arms: all its arms but `full`, sorted.
-    """
-
-    name: str
-    registered: Registered
-    wanted: Wanted
-    tasks: tuple[str, ...]
+    name: str  # of the suite
+    registered: Registered  # the registration that lists it
+    wanted: Wanted  # that registration's [details]
+    tasks: tuple[str, ...]  # all its tasks, sorted
+    # Its main tasks, sorted: without the needle anchor; empty for a suite of anchors alone.
     main: tuple[str, ...]
-    arms: tuple[str, ...]
+    arms: tuple[str, ...]  # all its arms but `full`, sorted
 
     @property
     def has_carrier(self) -> bool:
@@ -242,21 +234,13 @@ def labelled(rows: pd.DataFrame, label: Label) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Aucs:
-    """What a signal tells of a label on some rows.
+    """What a signal tells of a label on some rows."""
 
-    Attributes:
-        rows: that count.
-        positives: of these; both are None where the numbers lack rows.
-        pooled: all pairs.
-        stratified: pairs within model, task, condition and budget.
-        label: the bare condition x budget label.
-    """
-
-    rows: int | None
-    positives: int | None
-    pooled: Estimate
-    stratified: Estimate
-    label: Estimate
+    rows: int | None  # that count
+    positives: int | None  # of these; both are None where the numbers lack rows
+    pooled: Estimate  # all pairs
+    stratified: Estimate  # pairs within model, task, condition and budget
+    label: Estimate  # the bare condition x budget label
 
     @property
     def three(self) -> tuple[Estimate, Estimate, Estimate]:

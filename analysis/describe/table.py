@@ -93,27 +93,18 @@ UNITS = {"share": SHARE, "budget": SHARE, "number": "number", "plain": ""}  # of
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column."""
 
-    Attributes:
-        key: its name for machines.
-        words: its name for people.
-        form: how people see its numbers: "share" 0.969, "percent" 96.9 %, "number" 3 significant digits,
-            "budget" 12.5 % with all its digits, "plain" as it is. Machines get them with 6 significant
-            digits, a budget with all.
-        is_estimate: it holds estimates, which take four columns in a CSV.
-        has_interval: people see the interval too.
-        meaning: what it holds; empty: what MEANINGS says of its key.
-        unit: of its numbers, or what kind of value it is.
-    """
-
-    key: str
-    words: str
+    key: str  # its name for machines
+    words: str  # its name for people
+    # How people see its numbers: "share" 0.969, "percent" 96.9 %, "number" 3 significant digits, "budget"
+    # 12.5 % with all its digits, "plain" as it is. Machines get them with 6 significant digits, a budget with
+    # all.
     form: str = "plain"
-    is_estimate: bool = False
-    has_interval: bool = True
-    meaning: str = ""
-    unit: str = ""
+    is_estimate: bool = False  # it holds estimates, which take four columns in a CSV
+    has_interval: bool = True  # people see the interval too
+    meaning: str = ""  # what it holds; empty: what MEANINGS says of its key
+    unit: str = ""  # of its numbers, or what kind of value it is
 
     @property
     def explained(self) -> tuple[str, str]:
@@ -153,29 +144,18 @@ AUCS = (share("auc", "AUC"), share("stratified"), share("cell", "label alone"))
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of values, None where one is undefined.
+    """Rows of values, None where one is undefined."""
 
-    Attributes:
-        name: of the file, without its ending.
-        title: one line.
-        columns: in order.
-        rows: one value for each column.
-        remarks: what a reader must know to read the columns.
-        is_tall: few rows of many columns: people see it turned, a line for each column.
-        excerpt: the rows that people see where all are too many; machines get all.
-        caution: what the numbers are, in one sentence before them.
-        brief: what the terminal shows of it after a run.
-    """
-
-    name: str
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    remarks: tuple[str, ...] = ()
-    is_tall: bool = False
+    name: str  # of the file, without its ending
+    title: str  # one line
+    columns: tuple[Column, ...]  # in order
+    rows: tuple[Row, ...]  # one value for each column
+    remarks: tuple[str, ...] = ()  # what a reader must know to read the columns
+    is_tall: bool = False  # few rows of many columns: people see it turned, a line for each column
+    # The rows that people see where all are too many; machines get all.
     excerpt: tuple[Row, ...] | None = None
-    caution: str = CAUTION
-    brief: tuple["Table", ...] = ()
+    caution: str = CAUTION  # what the numbers are, in one sentence before them
+    brief: tuple["Table", ...] = ()  # what the terminal shows of it after a run
 
     def only(self, keys: Sequence[str], remarks: Sequence[str]) -> "Table":
         """The table with these columns alone, and with remarks that fit them."""

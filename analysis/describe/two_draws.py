@@ -92,21 +92,16 @@ UNEVEN = "not every answer has as many draws"
 
 @dataclass(frozen=True)
 class Draws:
-    """One arm of a suite's main tasks.
-
-    Attributes:
-        data: all its rows, labelled own failure.
-        rows: these with what the partner says, the answer of the next seed to the same question in the same
-            place, the first seed following the last: partner_success (bool), score_gap (absolute difference
-            of raw scores) and disagreement (1 - token F1 of the two texts). Undefined with `reason`.
-        reason: why there are no partners; empty if there are.
-    """
+    """One arm of a suite's main tasks."""
 
     suite: Suite
     arm: str
-    data: Data
+    data: Data  # all its rows, labelled own failure
+    # These with what the partner says, the answer of the next seed to the same question in the same place,
+    # the first seed following the last: partner_success (bool), score_gap (absolute difference of raw scores)
+    # and disagreement (1 - token F1 of the two texts). Undefined with `reason`.
     rows: pd.DataFrame
-    reason: str = ""
+    reason: str = ""  # why there are no partners; empty if there are
 
 
 def draws_of(scope: Scope, suite: Suite) -> list[Draws]:

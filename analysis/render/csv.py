@@ -84,17 +84,11 @@ Meanings = Mapping[str, tuple[str, str]]  # by name: meaning and unit
 
 
 class Glossary(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """json_fields.toml.
+    """json_fields.toml."""
 
-    Attributes:
-        format: kvexp-json-fields/1.
-        estimate: by field of an estimate.
-        json: by file, then by path.
-    """
-
-    format: Literal["kvexp-json-fields/1"]
-    estimate: dict[str, tuple[str, str]]
-    json: dict[str, dict[str, tuple[str, str]]]
+    format: Literal["kvexp-json-fields/1"]  # kvexp-json-fields/1
+    estimate: dict[str, tuple[str, str]]  # by field of an estimate
+    json: dict[str, dict[str, tuple[str, str]]]  # by file, then by path
 
 
 @cache

@@ -285,27 +285,16 @@ class Amended(NamedTuple):
 
 @dataclass(frozen=True)
 class Shown:
-    """The whole section.
+    """The whole section."""
 
-    Attributes:
-        note: why there is no evidence, or none that counts.
-        registrations: what was registered.
-        problems: contradictions in the logs.
-        tables: seals, locks, attempts that do not count, looks.
-        facts: counts in a sentence each.
-        amendments: in order.
-        checks: what fails, then what is open, then what holds.
-        cannot: what no file can exclude.
-    """
-
-    note: str
-    registrations: tuple[Registration, ...]
-    problems: tuple[str, ...]
-    tables: tuple[Grid, ...] = ()
-    facts: tuple[str, ...] = ()
-    amendments: tuple[Amended, ...] = ()
-    checks: tuple[Sentence, ...] = ()
-    cannot: tuple[str, ...] = ()
+    note: str  # why there is no evidence, or none that counts
+    registrations: tuple[Registration, ...]  # what was registered
+    problems: tuple[str, ...]  # contradictions in the logs
+    tables: tuple[Grid, ...] = ()  # seals, locks, attempts that do not count, looks
+    facts: tuple[str, ...] = ()  # counts in a sentence each
+    amendments: tuple[Amended, ...] = ()  # in order
+    checks: tuple[Sentence, ...] = ()  # what fails, then what is open, then what holds
+    cannot: tuple[str, ...] = ()  # what no file can exclude
 
     @property
     def tally(self) -> str:

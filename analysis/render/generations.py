@@ -45,25 +45,15 @@ class Asked(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Read:
-    """The generations of a study, as they are logged.
+    """The generations of a study, as they are logged."""
 
-    Attributes:
-        study: its name.
-        table: see `analysis.core.study.Study.table`.
-        rows: by position in the table the record of each present row.
-        outcome: (rows of the table,) position in OUTCOMES.
-        examples: by (suite, model, task, example id).
-        open_suites: sealed and not locked.
-        problems: how many contradictions the logs hold.
-    """
-
-    study: str
-    table: pd.DataFrame
-    rows: Mapping[int, Generation]
-    outcome: Integers
-    examples: Mapping[tuple[str, str, str, str], Asked]
-    open_suites: list[str]
-    problems: int
+    study: str  # its name
+    table: pd.DataFrame  # see `analysis.core.study.Study.table`
+    rows: Mapping[int, Generation]  # by position in the table the record of each present row
+    outcome: Integers  # (rows of the table,) position in OUTCOMES
+    examples: Mapping[tuple[str, str, str, str], Asked]  # by (suite, model, task, example id)
+    open_suites: list[str]  # sealed and not locked
+    problems: int  # how many contradictions the logs hold
 
 
 def read(results: Path, repository: Path, chosen: Path | None, *, is_anew: bool = False) -> Read:

@@ -30,21 +30,13 @@ MOST = 4  # AUCs of a claim none of whose quantities is one; a claim of more is 
 
 @dataclass(frozen=True)
 class Beside:
-    """One pooled AUC of a claim.
+    """One pooled AUC of a claim."""
 
-    Attributes:
-        quantity: of the claim that it is; empty: a claim about several AUCs, such as their difference.
-        signal: that is to foretell the label.
-        pooled: all pairs, as the claim's file asks for it, without an interval.
-        stratified: pairs within model, task, condition and budget.
-        label: the condition x budget label alone.
-    """
-
-    quantity: str
-    signal: str
-    pooled: Estimate
-    stratified: Estimate
-    label: Estimate
+    quantity: str  # of the claim that it is; empty: a claim about several AUCs, such as their difference
+    signal: str  # that is to foretell the label
+    pooled: Estimate  # all pairs, as the claim's file asks for it, without an interval
+    stratified: Estimate  # pairs within model, task, condition and budget
+    label: Estimate  # the condition x budget label alone
 
     @property
     def numbers(self) -> tuple[Estimate, Estimate, Estimate]:
@@ -133,39 +125,22 @@ class Observed:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim as the page shows it.
+    """One claim as the page shows it."""
 
-    Attributes:
-        verdict: what was decided.
-        written: the claim as registered.
-        state: the verdict without marks, in the words of the analysis.
-        icon: name of its sign.
-        label: registered words for this state, where they are others.
-        marks: what its verdict is told with: RE-ANALYSED, PREVIEW.
-        history: how the claim came to be registered as it stands.
-        provisional: why the verdict is a preview.
-        observed: its quantities.
-        beside: the pooled AUCs that it rests on and that are none of its quantities.
-        is_tried: whether it was decided with other bootstrap seeds.
-        population: what it is about, name and value.
-        tables: counts, quantities, readings and sensitivities, what is missing.
-        commands: what to type to get the missing rows.
-    """
-
-    verdict: Verdict
-    written: Written
-    state: str
-    icon: str
-    label: str
-    marks: tuple[str, ...]
-    history: tuple[str, ...]
-    provisional: tuple[str, ...]
-    observed: tuple[Observed, ...]
-    beside: tuple[Beside, ...]
-    is_tried: bool
-    population: tuple[tuple[str, str], ...]
-    tables: tuple[Grid, ...]
-    commands: tuple[str, ...]
+    verdict: Verdict  # what was decided
+    written: Written  # the claim as registered
+    state: str  # the verdict without marks, in the words of the analysis
+    icon: str  # name of its sign
+    label: str  # registered words for this state, where they are others
+    marks: tuple[str, ...]  # what its verdict is told with: RE-ANALYSED, PREVIEW
+    history: tuple[str, ...]  # how the claim came to be registered as it stands
+    provisional: tuple[str, ...]  # why the verdict is a preview
+    observed: tuple[Observed, ...]  # its quantities
+    beside: tuple[Beside, ...]  # the pooled AUCs that it rests on and that are none of its quantities
+    is_tried: bool  # whether it was decided with other bootstrap seeds
+    population: tuple[tuple[str, str], ...]  # what it is about, name and value
+    tables: tuple[Grid, ...]  # counts, quantities, readings and sensitivities, what is missing
+    commands: tuple[str, ...]  # what to type to get the missing rows
 
     @property
     def id(self) -> str:

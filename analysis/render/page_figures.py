@@ -90,25 +90,15 @@ def _local(name: object) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the page.
+    """A figure of the page."""
 
-    Attributes:
-        id: its place.
-        title: one line.
-        sentence: what it supports.
-        more: details, in a shorter line.
-        drawing: ready to stand in the page; None if there is none.
-        undefined: why there is none.
-        file: path beside the page.
-    """
-
-    id: str
-    title: str
-    sentence: str
-    more: str
-    drawing: Markup | None
-    undefined: str
-    file: str
+    id: str  # its place
+    title: str  # one line
+    sentence: str  # what it supports
+    more: str  # details, in a shorter line
+    drawing: Markup | None  # ready to stand in the page; None if there is none
+    undefined: str  # why there is none
+    file: str  # path beside the page
 
 
 def of_pictures(pictures: Sequence[Picture]) -> Iterator[Figure]:

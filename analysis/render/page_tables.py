@@ -15,19 +15,13 @@ LONG = 24  # rows above which a table is folded
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell.
+    """One cell."""
 
-    Attributes:
-        text: as people see it.
-        sort: the number that it is sorted by; None: by its text, or last where the column has numbers.
-        is_code: an expression, a command or a digest.
-        is_missing: there is no value; the text says so, and a name with the same letters does not.
-    """
-
-    text: str
+    text: str  # as people see it
+    # The number that it is sorted by; None: by its text, or last where the column has numbers.
     sort: float | None = None
-    is_code: bool = False
-    is_missing: bool = False
+    is_code: bool = False  # an expression, a command or a digest
+    is_missing: bool = False  # there is no value; the text says so, and a name with the same letters does not
 
     @property
     def is_whole(self) -> bool:
@@ -53,27 +47,16 @@ class Head:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of the page.
+    """A table of the page."""
 
-    Attributes:
-        title: its caption.
-        heads: in order; the first cell of each row is the head of the row.
-        rows: one cell for each head.
-        remarks: sentences below it.
-        files: paths beside the page with the same numbers.
-        is_turned: a line for each column; it is not sorted.
-        rest: rows that only the files have.
-        is_open: never folded.
-    """
-
-    title: str
-    heads: tuple[Head, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    remarks: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    is_turned: bool = False
-    rest: int = 0
-    is_open: bool = False
+    title: str  # its caption
+    heads: tuple[Head, ...]  # in order; the first cell of each row is the head of the row
+    rows: tuple[tuple[Cell, ...], ...]  # one cell for each head
+    remarks: tuple[str, ...] = ()  # sentences below it
+    files: tuple[str, ...] = ()  # paths beside the page with the same numbers
+    is_turned: bool = False  # a line for each column; it is not sorted
+    rest: int = 0  # rows that only the files have
+    is_open: bool = False  # never folded
 
     @property
     def is_long(self) -> bool:

@@ -55,17 +55,12 @@ HALF = "bfloat16"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed differences, over max(1, size of the number).
+    """Allowed differences, over max(1, size of the number)."""
 
-    Attributes:
-        evicting: of signals that exist when tokens are evicted.
-        deciding: of signals read while the same answer is decoded.
-        tie: of logits: the gap between the two largest within which the choice may turn, and how far the
-            smallest gap that a row states may lie from the one here.
-    """
-
-    evicting: float
-    deciding: float
+    evicting: float  # of signals that exist when tokens are evicted
+    deciding: float  # of signals read while the same answer is decoded
+    # Of logits: the gap between the two largest within which the choice may turn, and how far the smallest
+    # gap that a row states may lie from the one here.
     tie: float
 
 

@@ -63,29 +63,18 @@ def told(level: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """A study's papers and logs, read once.
+    """A study's papers and logs, read once."""
 
-    Attributes:
-        home: where the registrations lie.
-        registered: the registrations, parents first.
-        seals: by registration id, what is known of its seal.
-        lines: by registration id, the shards whose rows count, by seal id; empty: not sealed.
-        attempts: every process start of the registered suites.
-        locks: by suite.
-        looks: unblinded analyses before the lock.
-        amendments: of every registration, in order.
-        problems: stamps and papers that cannot be read, one sentence each.
-    """
-
-    home: Home
-    registered: list[Registered]
-    seals: dict[str, SealEvidence]
+    home: Home  # where the registrations lie
+    registered: list[Registered]  # the registrations, parents first
+    seals: dict[str, SealEvidence]  # by registration id, what is known of its seal
+    # By registration id, the shards whose rows count, by seal id; empty: not sealed.
     lines: dict[str, dict[str, Lines]]
-    attempts: list[Started]
-    locks: dict[str, LockEvidence]
-    looks: list[Look]
-    amendments: list[AmendmentEvidence]
-    problems: list[str]
+    attempts: list[Started]  # every process start of the registered suites
+    locks: dict[str, LockEvidence]  # by suite
+    looks: list[Look]  # unblinded analyses before the lock
+    amendments: list[AmendmentEvidence]  # of every registration, in order
+    problems: list[str]  # stamps and papers that cannot be read, one sentence each
 
     @property
     def stamps(self) -> list[Stamp]:

@@ -33,17 +33,11 @@ def line_of(where: Where) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands in the text.
+    """Where something stands in the text."""
 
-    Attributes:
-        line: of the key, of a table's header, or of an element of a list; counted from 1.
-        start: where the value begins, in characters; a header is its own value.
-        end: one past the value's last character.
-    """
-
-    line: int
-    start: int
-    end: int
+    line: int  # of the key, of a table's header, or of an element of a list; counted from 1
+    start: int  # where the value begins, in characters; a header is its own value
+    end: int  # one past the value's last character
 
 
 @dataclass(frozen=True)

@@ -112,21 +112,14 @@ Drawn = TypeVar("Drawn", bound=Item)
 
 @dataclass(frozen=True)
 class Source:
-    """The logs of some suites, and the models that made them.
+    """The logs of some suites, and the models that made them."""
 
-    Attributes:
-        results: results/<study>.
-        shards: all shards of the suites that answer, complete or not.
-        load: gives a model; it is called once for the shards of each.
-        anchors: by suite, what its seal's time stamp gives; suites without a seal go by their attempts' word.
-        words: in brackets, the overrides that the command lacks, if that is known.
-    """
-
-    results: Path
-    shards: list[GenerationShard]
-    load: Callable[[ModelConf], Loaded]
+    results: Path  # results/<study>
+    shards: list[GenerationShard]  # all shards of the suites that answer, complete or not
+    load: Callable[[ModelConf], Loaded]  # gives a model; it is called once for the shards of each
+    # By suite, what its seal's time stamp gives; suites without a seal go by their attempts' word.
     anchors: Mapping[str, str] = field(default_factory=dict)
-    words: str = ""
+    words: str = ""  # in brackets, the overrides that the command lacks, if that is known
 
     @classmethod
     def of(cls, selection: Selection, home: Home, anchors: Mapping[str, str]) -> "Source":

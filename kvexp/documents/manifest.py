@@ -162,21 +162,13 @@ def home_prefix(sealed: Manifest, registration_id: str) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """Where the files of a study lie, and what they are called.
+    """Where the files of a study lie, and what they are called."""
 
-    Attributes:
-        root: of the repository.
-        study: whose results/<study> they are.
-        results: the folder that is called so.
-        home: folder of the registrations.
-        home_name: what it is called.
-    """
-
-    root: Path
-    study: str
-    results: Path
-    home: Path
-    home_name: str
+    root: Path  # of the repository
+    study: str  # whose results/<study> they are
+    results: Path  # the folder that is called so
+    home: Path  # folder of the registrations
+    home_name: str  # what it is called
 
     def digests(self, suites: Mapping[str, Iterable[str]], claims: Iterable[str]) -> dict[str, str]:
         """By name, the digest of every file; `absent` for what is no regular file.

@@ -91,17 +91,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Registered:
-    """A checked registration and the text that it was read from.
+    """A checked registration and the text that it was read from."""
 
-    Attributes:
-        content: with the range of every quantity, wherever that was declared.
-        source: the text.
-        basis: what the bootstrap's seeds are made from. The first format takes the sha256 of the file; the
-            second the anchor of its first seal, which the analysis puts here.
-    """
-
-    content: Registration
-    source: Source
+    content: Registration  # with the range of every quantity, wherever that was declared
+    source: Source  # the text
+    # What the bootstrap's seeds are made from. The first format takes the sha256 of the file; the second the
+    # anchor of its first seal, which the analysis puts here.
     basis: str
 
     @property

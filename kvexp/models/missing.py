@@ -30,23 +30,14 @@ GATED = "gated: accept the licence on its page of the hub, then log in with `hf 
 
 @dataclass(frozen=True)
 class Missing:
-    """A model, or a file of data.
+    """A model, or a file of data."""
 
-    Attributes:
-        name: `model NAME`, or `data of TASKS`.
-        source: where the hub has it; None for a folder of one's own.
-        suites: that need it.
-        reason: the sentence that says what is wrong with it.
-        by_hand: no command gets it.
-        gated: the hub gives it only to who has accepted its licence.
-    """
-
-    name: str
-    source: Source | None
-    suites: tuple[str, ...]
-    reason: str
-    by_hand: bool
-    gated: bool = False
+    name: str  # `model NAME`, or `data of TASKS`
+    source: Source | None  # where the hub has it; None for a folder of one's own
+    suites: tuple[str, ...]  # that need it
+    reason: str  # the sentence that says what is wrong with it
+    by_hand: bool  # no command gets it
+    gated: bool = False  # the hub gives it only to who has accepted its licence
 
 
 class Lacks:

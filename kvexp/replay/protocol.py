@@ -7,25 +7,17 @@ from kvexp.errors import ConfigError
 
 @dataclass
 class Protocol:
-    """One set for all arms of a study.
+    """One set for all arms of a study."""
 
-    Attributes:
-        sinks: first tokens that are never evicted.
-        recent: last tokens, when eviction happens, that are never evicted.
-        head_stride: certificate and entropy are read on query heads 0, stride, 2 * stride, ... of a layer.
-        steps: first decode steps on which they are read.
-        delta: level of the certificate; its per-step confidence is 1 - delta.
-        norm_floor: added to the norm of the attention output in the certificate's denominator.
-        first_token: where an aware arm's first answer token comes from: `compressed` feeds the last
-            prompt token through the compressed cache, `prefill` takes it from the full prefill.
-    """
-
-    sinks: int = 4
-    recent: int = 32
+    sinks: int = 4  # first tokens that are never evicted
+    recent: int = 32  # last tokens, when eviction happens, that are never evicted
+    # Certificate and entropy are read on query heads 0, stride, 2 * stride, ... of a layer.
     head_stride: int = 4
-    steps: int = 6
-    delta: float = 0.1
-    norm_floor: float = 1e-9
+    steps: int = 6  # first decode steps on which they are read
+    delta: float = 0.1  # level of the certificate; its per-step confidence is 1 - delta
+    norm_floor: float = 1e-9  # added to the norm of the attention output in the certificate's denominator
+    # Where an aware arm's first answer token comes from: `compressed` feeds the last prompt token through the
+    # compressed cache, `prefill` takes it from the full prefill.
     first_token: str = "compressed"
 
     def __post_init__(self) -> None:

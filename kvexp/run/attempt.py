@@ -16,19 +16,12 @@ from kvexp.study.shards import Shard
 
 @dataclass(frozen=True)
 class Under:
-    """What the attempts of a suite state about its registration.
+    """What the attempts of a suite state about its registration."""
 
-    Attributes:
-        seal: seal id; None: the suite is not sealed.
-        anchor: of the registration's time stamp; keys the Poisson draws.
-        accepted: seals under which attempts that are there may go on.
-        note: what a person should know before it runs; empty: nothing.
-    """
-
-    seal: str | None = None
-    anchor: str = UNANCHORED
-    accepted: frozenset[str | None] = frozenset({None})
-    note: str = ""
+    seal: str | None = None  # seal id; None: the suite is not sealed
+    anchor: str = UNANCHORED  # of the registration's time stamp; keys the Poisson draws
+    accepted: frozenset[str | None] = frozenset({None})  # seals under which attempts that are there may go on
+    note: str = ""  # what a person should know before it runs; empty: nothing
 
 
 @dataclass(frozen=True)

@@ -30,21 +30,13 @@ NOT_ESTIMATED = "what the roofline has no term for: score rows, keep plans, cert
 
 @dataclass(frozen=True)
 class Projection:
-    """The hours of some shards.
+    """The hours of some shards."""
 
-    Attributes:
-        unit: GPU-hours or CPU-hours.
-        by_suite: hours by suite; None: a model of it has no rate.
-        bases: one sentence for each place that rates come from.
-        lacking: models without a rate.
-        without_cells: whether a rate has no time for cells that are to be made.
-    """
-
-    unit: str
-    by_suite: Mapping[str, float | None]
-    bases: tuple[str, ...]
-    lacking: tuple[str, ...]
-    without_cells: bool = False
+    unit: str  # GPU-hours or CPU-hours
+    by_suite: Mapping[str, float | None]  # hours by suite; None: a model of it has no rate
+    bases: tuple[str, ...]  # one sentence for each place that rates come from
+    lacking: tuple[str, ...]  # models without a rate
+    without_cells: bool = False  # whether a rate has no time for cells that are to be made
 
     @property
     def total(self) -> float | None:

@@ -39,17 +39,12 @@ class SbatchError(ConfigError):
 
 @dataclass(frozen=True)
 class Piece:
-    """As many shards of one suite as one array holds.
-
-    Attributes:
-        width: how many of them may run at a time.
-        lane: pieces in the same lane run one after the other, where there are more pieces than may run.
-    """
+    """As many shards of one suite as one array holds."""
 
     suite: str
     shards: list[str]
-    width: int
-    lane: int
+    width: int  # how many of them may run at a time
+    lane: int  # pieces in the same lane run one after the other, where there are more pieces than may run
 
 
 def max_array_size() -> int:

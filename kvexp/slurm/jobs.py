@@ -55,16 +55,12 @@ _STATES = {
 
 @dataclass(frozen=True)
 class End:
-    """What is known of it.
+    """What is known of it."""
 
-    Attributes:
-        category: out_of_memory, setup, timeout, node_failure, preempted, cancelled, stopped (by kvexp, with
-            a sentence), unsent, exception, killed, or unknown.
-        tail: last lines of the log, fit for a terminal.
-    """
-
+    # Out_of_memory, setup, timeout, node_failure, preempted, cancelled, stopped (by kvexp, with a sentence),
+    # unsent, exception, killed, or unknown.
     category: str
-    tail: list[str]
+    tail: list[str]  # last lines of the log, fit for a terminal
 
 
 def end_of(log: Path, run: Run | None) -> End:
@@ -119,23 +115,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Jobs:
-    """The tasks of a study's shards.
+    """The tasks of a study's shards."""
 
-    Attributes:
-        root: of the repository.
-        sent: submissions that sbatch took.
-        queued: by shard, its task in the queue.
-        runs: what accounting knows of all tasks.
-        knows_queue: whether squeue answered; if not, nobody can tell which tasks are gone.
-        notes: what did not answer.
-    """
-
-    root: Path
-    sent: Sequence[Sent] = ()
-    queued: dict[str, QueuedTask] = field(default_factory=dict)
-    runs: Sequence[Run] = ()
-    knows_queue: bool = False
-    notes: tuple[str, ...] = ()
+    root: Path  # of the repository
+    sent: Sequence[Sent] = ()  # submissions that sbatch took
+    queued: dict[str, QueuedTask] = field(default_factory=dict)  # by shard, its task in the queue
+    runs: Sequence[Run] = ()  # what accounting knows of all tasks
+    knows_queue: bool = False  # whether squeue answered; if not, nobody can tell which tasks are gone
+    notes: tuple[str, ...] = ()  # what did not answer
 
     def ended(self, shard_id: str) -> Ended | None:
         """How the last task of an incomplete shard ended; None if it never had one, or it may be queued."""
@@ -212,15 +199,11 @@ def jobs_of(book: Book) -> Jobs:
 
 @dataclass(frozen=True)
 class GpuHours:
-    """Hours times GPUs.
+    """Hours times GPUs."""
 
-    Attributes:
-        accounted: by Slurm's accounting.
-        estimated: of attempts that it does not know, from their start to the next one's, or to the last word
-            of the log: at most what they used.
-    """
-
-    accounted: float = 0.0
+    accounted: float = 0.0  # by Slurm's accounting
+    # Of attempts that it does not know, from their start to the next one's, or to the last word of the log:
+    # at most what they used.
     estimated: float = 0.0
 
     @property

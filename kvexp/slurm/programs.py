@@ -113,23 +113,14 @@ RUNNING = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGN
 
 @dataclass(frozen=True)
 class Entry:
-    """A job, or one task of an array, that is pending or running.
+    """A job, or one task of an array, that is pending or running."""
 
-    Attributes:
-        job_id: as squeue writes it, `123` or `123_4`.
-        task: index in the array; 0 for a job that is none.
-        state: Slurm's word.
-        reason: why it is pending, in Slurm's words.
-        user: whose it is.
-        name: of the job; kvexp never gives the same one twice.
-    """
-
-    job_id: str
-    task: int
-    state: str
-    reason: str
-    user: str
-    name: str
+    job_id: str  # as squeue writes it, `123` or `123_4`
+    task: int  # index in the array; 0 for a job that is none
+    state: str  # Slurm's word
+    reason: str  # why it is pending, in Slurm's words
+    user: str  # whose it is
+    name: str  # of the job; kvexp never gives the same one twice
 
     @property
     def is_running(self) -> bool:
@@ -207,31 +198,18 @@ IDS_AT_ONCE, NAMES_AT_ONCE = 200, 50
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a job; a requeued job has several.
+    """One run of a job; a requeued job has several."""
 
-    Attributes:
-        job_id: as Slurm writes it, `123` or `123_4`.
-        raw_id: the job's own number, which processes see as SLURM_JOB_ID.
-        name: of the job.
-        state: Slurm's word, without who cancelled.
-        exit_code: `status:signal`.
-        start: UTC; None: it never ran.
-        end: UTC; None: it runs.
-        seconds: that it ran.
-        gpus: that it held; None: accounting does not count them.
-        nodes: where.
-    """
-
-    job_id: str
-    raw_id: str
-    name: str
-    state: str
-    exit_code: str
-    start: str | None
-    end: str | None
-    seconds: int
-    gpus: int | None
-    nodes: str
+    job_id: str  # as Slurm writes it, `123` or `123_4`
+    raw_id: str  # the job's own number, which processes see as SLURM_JOB_ID
+    name: str  # of the job
+    state: str  # Slurm's word, without who cancelled
+    exit_code: str  # `status:signal`
+    start: str | None  # UTC; None: it never ran
+    end: str | None  # UTC; None: it runs
+    seconds: int  # that it ran
+    gpus: int | None  # that it held; None: accounting does not count them
+    nodes: str  # where
 
     @property
     def task(self) -> int:

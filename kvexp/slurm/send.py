@@ -23,23 +23,15 @@ SHOWN = 8
 
 @dataclass(frozen=True)
 class Sending:
-    """What a submit wants of Slurm.
+    """What a submit wants of Slurm."""
 
-    Attributes:
-        root: of the repository.
-        results: folder of the study.
-        cluster: where.
-        jobs: of the shards that have no footer.
-        code: by shard log, the files whose digest is the shards' protocol digest.
-        follow: the analysis that comes after, if it is wanted.
-    """
-
-    root: Path
-    results: Path
-    cluster: ClusterConf
-    jobs: Sequence[ShardJob]
+    root: Path  # of the repository
+    results: Path  # folder of the study
+    cluster: ClusterConf  # where
+    jobs: Sequence[ShardJob]  # of the shards that have no footer
+    # By shard log, the files whose digest is the shards' protocol digest.
     code: Mapping[str, Mapping[str, str]]
-    follow: Follow | None = None
+    follow: Follow | None = None  # the analysis that comes after, if it is wanted
 
     def book(self) -> Book:
         return Book(self.root, self.results)

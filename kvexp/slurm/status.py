@@ -29,53 +29,33 @@ FETCH = "`kvexp fetch`"  # as the reasons for missing data say it
 
 @dataclass(frozen=True)
 class ShardStatus:
-    """One line of `kvexp status`.
-
-    Attributes:
-        state: complete, running, queued, failed (some example failed), dead (its last job ended without
-            completing it), partial, waiting, or broken.
-        done: rows that are there.
-        expected: rows that a complete shard holds.
-        idle_seconds: since the log last grew; None without a log.
-        note: what is wrong, or empty.
-        job_id: of its task in the queue, or of the last one if it failed.
-        category: how that ended, in one word; None: it did not, or nobody knows.
-        log: what that wrote, relative to the repository.
-        tail: its last lines.
-        rows: `done` by kind.
-        whole: `expected` by kind.
-    """
+    """One line of `kvexp status`."""
 
     shard_id: str
+    # Complete, running, queued, failed (some example failed), dead (its last job ended without completing
+    # it), partial, waiting, or broken.
     state: str
-    done: int
-    expected: int
-    idle_seconds: float | None
-    note: str
-    job_id: str | None = None
-    category: str | None = None
-    log: str | None = None
-    tail: tuple[str, ...] = ()
-    rows: Counts = NONE
-    whole: Counts = NONE
+    done: int  # rows that are there
+    expected: int  # rows that a complete shard holds
+    idle_seconds: float | None  # since the log last grew; None without a log
+    note: str  # what is wrong, or empty
+    job_id: str | None = None  # of its task in the queue, or of the last one if it failed
+    category: str | None = None  # how that ended, in one word; None: it did not, or nobody knows
+    log: str | None = None  # what that wrote, relative to the repository
+    tail: tuple[str, ...] = ()  # its last lines
+    rows: Counts = NONE  # `done` by kind
+    whole: Counts = NONE  # `expected` by kind
 
 
 @dataclass(frozen=True)
 class Report:
-    """A study, or the chosen part of it.
-
-    Attributes:
-        rows: its shards, in order.
-        hours: GPU-hours that they have used.
-        eta_minutes: of work, if something runs and its speed is known.
-        notes: what did not answer.
-    """
+    """A study, or the chosen part of it."""
 
     study: str
-    rows: list[ShardStatus]
-    hours: GpuHours
-    eta_minutes: float | None
-    notes: tuple[str, ...]
+    rows: list[ShardStatus]  # its shards, in order
+    hours: GpuHours  # GPU-hours that they have used
+    eta_minutes: float | None  # of work, if something runs and its speed is known
+    notes: tuple[str, ...]  # what did not answer
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -198,17 +198,11 @@ KINDS = {"generations": "generations", "cells": "cells", "worlds": "world rows"}
 
 @dataclass(frozen=True)
 class Counts:
-    """Rows by kind.
+    """Rows by kind."""
 
-    Attributes:
-        generations: answers of an arm to an example.
-        cells: attention cells.
-        worlds: of the impossibility demonstration, one row a layer of each world.
-    """
-
-    generations: int = 0
-    cells: int = 0
-    worlds: int = 0
+    generations: int = 0  # answers of an arm to an example
+    cells: int = 0  # attention cells
+    worlds: int = 0  # of the impossibility demonstration, one row a layer of each world
 
     @classmethod
     def of(cls, shard: Shard) -> "Counts":

@@ -10,17 +10,11 @@ from kvexp.tasks.base import Count, Question, Task
 
 @dataclass(frozen=True)
 class Rendering:
-    """How a suite renders prompts.
+    """How a suite renders prompts."""
 
-    Attributes:
-        chat: through the chat template.
-        limit: tokens at which a context that is too long is cut.
-        context: False leaves it out, and nothing else.
-    """
-
-    chat: bool
-    limit: int
-    context: bool = True
+    chat: bool  # through the chat template
+    limit: int  # tokens at which a context that is too long is cut
+    context: bool = True  # False leaves it out, and nothing else
 
 
 def prompt_of(tokenizer: Any, family: Task, question: Question, rendering: Rendering) -> Prompt:

@@ -38,7 +38,7 @@ ONLY = {
         "run/answer.py",
         "study/arms.py",
     ),
-    "cells": ("replay/cells.py", "replay/worlds.py", "run/measure.py"),
+    "cells": ("replay/cells.py", "run/measure.py"),
 }
 PART_FOLDERS = ("design", "scores", "tasks")
 LOCK_FILE = "requirements.lock"

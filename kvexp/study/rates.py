@@ -14,39 +14,22 @@ MOST = 1e24  # of any rate or size
 
 @dataclass
 class Rate:
-    """Measured: seconds of one worker, which is one shard at a time on what `device` says.
+    """Measured: seconds of one worker, which is one shard at a time on what `device` says."""
 
-    Attributes:
-        device: what it was measured on.
-        dtype: of the weights.
-        date: of the measurement.
-        command: that measured, or that took the numbers from logs.
-        prefill_token_s: seconds a prompt token.
-        prefill_square_s: seconds a squared prompt token: attention over what came before.
-        plan_token_s: of a keep plan, seconds a prompt token and arm.
-        step_s: of a decode step, whatever its arms.
-        arm_s: of a decode step, for each arm in its batch.
-        cached_s: of a decode step, for each cached token of each arm.
-        answer_share: decode steps of a batch over the longest answer that the task allows.
-        arm_share: the same of an arm, which leaves the batch when it has stopped.
-        cell_s: seconds an attention cell, its share of loading included.
-        world_s: seconds a world row.
-    """
-
-    device: str = MISSING
-    dtype: str = MISSING
-    date: str = MISSING
-    command: str = MISSING
-    prefill_token_s: float = MISSING
-    prefill_square_s: float = 0.0
-    plan_token_s: float = 0.0
-    step_s: float = MISSING
-    arm_s: float = 0.0
-    cached_s: float = 0.0
-    answer_share: float = 1.0
-    arm_share: float = 1.0
-    cell_s: float = 0.0
-    world_s: float = 0.0
+    device: str = MISSING  # what it was measured on
+    dtype: str = MISSING  # of the weights
+    date: str = MISSING  # of the measurement
+    command: str = MISSING  # that measured, or that took the numbers from logs
+    prefill_token_s: float = MISSING  # seconds a prompt token
+    prefill_square_s: float = 0.0  # seconds a squared prompt token: attention over what came before
+    plan_token_s: float = 0.0  # of a keep plan, seconds a prompt token and arm
+    step_s: float = MISSING  # of a decode step, whatever its arms
+    arm_s: float = 0.0  # of a decode step, for each arm in its batch
+    cached_s: float = 0.0  # of a decode step, for each cached token of each arm
+    answer_share: float = 1.0  # decode steps of a batch over the longest answer that the task allows
+    arm_share: float = 1.0  # the same of an arm, which leaves the batch when it has stopped
+    cell_s: float = 0.0  # seconds an attention cell, its share of loading included
+    world_s: float = 0.0  # seconds a world row
 
     def __post_init__(self) -> None:
         _check("rates", self)
@@ -57,21 +40,13 @@ class Rate:
 
 @dataclass
 class Shape:
-    """The size of a model that a roofline needs.
+    """The size of a model that a roofline needs."""
 
-    Attributes:
-        params: of the weights that one token passes through.
-        layers: attention layers.
-        width: query heads times the dimension of a head.
-        kv_width: KV heads times the dimension of a head.
-        bytes: of one number, in weights and cache.
-    """
-
-    params: float = MISSING
-    layers: int = MISSING
-    width: int = MISSING
-    kv_width: int = MISSING
-    bytes: int = 2
+    params: float = MISSING  # of the weights that one token passes through
+    layers: int = MISSING  # attention layers
+    width: int = MISSING  # query heads times the dimension of a head
+    kv_width: int = MISSING  # KV heads times the dimension of a head
+    bytes: int = 2  # of one number, in weights and cache
 
     def __post_init__(self) -> None:
         _check("shapes", self)
@@ -79,31 +54,18 @@ class Shape:
 
 @dataclass
 class Roofline:
-    """Of a device, for models without a measured rate: an estimate, and printed as one.
+    """Of a device, for models without a measured rate: an estimate, and printed as one."""
 
-    Attributes:
-        device: whose data sheet it is.
-        dtype: of the arithmetic.
-        date: when it was written down.
-        source: where the two peaks and the shares come from.
-        flops: peak, multiplications and additions a second.
-        bytes_per_s: peak memory bandwidth.
-        flops_share: of the peak that a prefill reaches, assumed.
-        bytes_share: of the bandwidth that a decode step reaches, assumed.
-        kernels_per_layer: launched in a decode step, assumed.
-        kernel_s: of the host, for each launch, assumed.
-    """
-
-    device: str = MISSING
-    dtype: str = MISSING
-    date: str = MISSING
-    source: str = MISSING
-    flops: float = MISSING
-    bytes_per_s: float = MISSING
-    flops_share: float = MISSING
-    bytes_share: float = MISSING
-    kernels_per_layer: int = MISSING
-    kernel_s: float = MISSING
+    device: str = MISSING  # whose data sheet it is
+    dtype: str = MISSING  # of the arithmetic
+    date: str = MISSING  # when it was written down
+    source: str = MISSING  # where the two peaks and the shares come from
+    flops: float = MISSING  # peak, multiplications and additions a second
+    bytes_per_s: float = MISSING  # peak memory bandwidth
+    flops_share: float = MISSING  # of the peak that a prefill reaches, assumed
+    bytes_share: float = MISSING  # of the bandwidth that a decode step reaches, assumed
+    kernels_per_layer: int = MISSING  # launched in a decode step, assumed
+    kernel_s: float = MISSING  # of the host, for each launch, assumed
 
     def __post_init__(self) -> None:
         _check("roofline", self)

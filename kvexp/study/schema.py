@@ -39,21 +39,14 @@ GRES = re.compile(r"(gpu|shard|mps)(:[A-Za-z][A-Za-z0-9_.-]*)?(:[1-9][0-9]*)?")
 
 @dataclass
 class StudyConf:
-    """A question with its grid.
+    """A question with its grid."""
 
-    Attributes:
-        name: names the folders results/<name> and preregistration/<name>.
-        suites: names of conf/suite files, in the order they run.
-        models: names of conf/model files.
-        suite_models: for suites that run on other models than these, their names.
-        protocol: the registered constants of the replay.
-    """
-
-    name: str = MISSING
-    suites: list[str] = MISSING
-    models: list[str] = MISSING
+    name: str = MISSING  # names the folders results/<name> and preregistration/<name>
+    suites: list[str] = MISSING  # names of conf/suite files, in the order they run
+    models: list[str] = MISSING  # names of conf/model files
+    # For suites that run on other models than these, their names.
     suite_models: dict[str, list[str]] = field(default_factory=dict)
-    protocol: Protocol = field(default_factory=Protocol)
+    protocol: Protocol = field(default_factory=Protocol)  # the registered constants of the replay
 
     def __post_init__(self) -> None:
         if self.protocol.sinks + self.protocol.recent < 1:
@@ -82,18 +75,13 @@ class StudyConf:
 
 @dataclass
 class ArmGrid:
-    """An arm of a suite and where it stands on the grid.
+    """An arm of a suite and where it stands on the grid."""
 
-    Attributes:
-        arm: name of a conf/arm file.
-        conditions: aware, stream, or none for the full cache.
-        budgets: shares of the cached tokens that are kept; none for the full cache.
-        seeds: labels of Poisson draws; none for an arm that draws nothing.
-    """
-
-    arm: str = MISSING
-    conditions: list[str] = field(default_factory=list)
+    arm: str = MISSING  # name of a conf/arm file
+    conditions: list[str] = field(default_factory=list)  # aware, stream, or none for the full cache
+    # Shares of the cached tokens that are kept; none for the full cache.
     budgets: list[float] = field(default_factory=list)
+    # Labels of Poisson draws; none for an arm that draws nothing.
     seeds: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -105,25 +93,16 @@ class ArmGrid:
 
 @dataclass
 class SuiteBase:
-    """What every suite has: tasks of one context length.
+    """What every suite has: tasks of one context length."""
 
-    Attributes:
-        name: names the folder of its logs.
-        tasks: names of conf/task files.
-        context_tokens: of a text of the task's own, the tokens at which it is cut; of a RULER-style task,
-            the most that prompt and answer have together, without the tokens of a chat template; of the
-            other tasks, the nominal length.
-        n_examples: examples of each task.
-        example_seed: which examples; the same seed gives the same questions at any length.
-        shard_examples: examples of one shard, the unit of scheduling.
-    """
-
-    name: str = MISSING
-    tasks: list[str] = MISSING
+    name: str = MISSING  # names the folder of its logs
+    tasks: list[str] = MISSING  # names of conf/task files
+    # Of a text of the task's own, the tokens at which it is cut; of a RULER-style task, the most that prompt
+    # and answer have together, without the tokens of a chat template; of the other tasks, the nominal length.
     context_tokens: int = MISSING
-    n_examples: int = MISSING
-    example_seed: int = MISSING
-    shard_examples: int = 20
+    n_examples: int = MISSING  # examples of each task
+    example_seed: int = MISSING  # which examples; the same seed gives the same questions at any length
+    shard_examples: int = 20  # examples of one shard, the unit of scheduling
 
     def __post_init__(self) -> None:
         _some(f"suite {self.name}", "tasks", self.tasks)
@@ -139,15 +118,10 @@ class SuiteBase:
 
 @dataclass
 class SuiteConf(SuiteBase):
-    """A suite of generations.
+    """A suite of generations."""
 
-    Attributes:
-        arms: what answers every example.
-        no_context: leave the context out of every prompt: what does the model know without it?
-    """
-
-    arms: list[ArmGrid] = MISSING
-    no_context: bool = False
+    arms: list[ArmGrid] = MISSING  # what answers every example
+    no_context: bool = False  # leave the context out of every prompt: what does the model know without it?
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,37 +130,23 @@ class SuiteConf(SuiteBase):
 
 @dataclass
 class AttentionConf(SuiteBase):
-    """A suite of attention cells: true error of four estimators at later queries (section 4).
+    """A suite of attention cells: true error of four estimators at later queries (section 4)."""
 
-    Attributes:
-        chat: render prompts through the model's chat template.
-        condition: what is in the cache at eviction, the context (stream) or all but the last token (aware).
-        budgets: shares of the cached tokens that are kept.
-        seeds: labels of Poisson draws.
-        query_offsets: queries, counted from the first token that is fed after the eviction.
-        score: a file of kvexp/scores; top-k and Poisson read the same.
-        score_params: fields of the score's class.
-        design_params: fields of the Poisson design, for instance allocation.
-        worlds: changed worlds of each kind in the impossibility demonstration.
-        world_budget: its budget; draws and query are the first of the lists above.
-        world_examples: prompts that carry it, from the first one on.
-        rotation_score: score of the rotated worlds; it may read norms of values.
-        rotation_score_params: fields of that score's class.
-    """
-
-    chat: bool = False
+    chat: bool = False  # render prompts through the model's chat template
+    # What is in the cache at eviction, the context (stream) or all but the last token (aware).
     condition: str = "stream"
-    budgets: list[float] = MISSING
-    seeds: list[int] = field(default_factory=lambda: [0])
-    query_offsets: list[int] = MISSING
-    score: str = MISSING
-    score_params: dict[str, Any] = field(default_factory=dict)
+    budgets: list[float] = MISSING  # shares of the cached tokens that are kept
+    seeds: list[int] = field(default_factory=lambda: [0])  # labels of Poisson draws
+    query_offsets: list[int] = MISSING  # queries, counted from the first token that is fed after the eviction
+    score: str = MISSING  # a file of kvexp/scores; top-k and Poisson read the same
+    score_params: dict[str, Any] = field(default_factory=dict)  # fields of the score's class
+    # Fields of the Poisson design, for instance allocation.
     design_params: dict[str, Any] = field(default_factory=dict)
-    worlds: int = 6
-    world_budget: float = 0.25
-    world_examples: int = 0
-    rotation_score: str = "value_weighted"
-    rotation_score_params: dict[str, Any] = field(default_factory=dict)
+    worlds: int = 6  # changed worlds of each kind in the impossibility demonstration
+    world_budget: float = 0.25  # its budget; draws and query are the first of the lists above
+    world_examples: int = 0  # prompts that carry it, from the first one on
+    rotation_score: str = "value_weighted"  # score of the rotated worlds; it may read norms of values
+    rotation_score_params: dict[str, Any] = field(default_factory=dict)  # fields of that score's class
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -213,27 +173,16 @@ class AttentionConf(SuiteBase):
 
 @dataclass
 class ModelConf:
-    """Where a model comes from.
+    """Where a model comes from."""
 
-    Attributes:
-        name: short name used in ids and logs.
-        source: `embedded`, a local folder, or a hub id.
-        revision: pinned hub revision; null for a folder.
-        dtype: float32, bfloat16 or float16.
-        chat: render prompts through the chat template.
-        layers: attention layers; with query_heads, the cells of an attention suite.
-        query_heads: query heads of a layer.
-        gated: the hub gives it only to accounts that have accepted its licence.
-    """
-
-    name: str = MISSING
-    source: str = MISSING
-    revision: str | None = None
-    dtype: str = "float32"
-    chat: bool = True
-    layers: int | None = None
-    query_heads: int | None = None
-    gated: bool = False
+    name: str = MISSING  # short name used in ids and logs
+    source: str = MISSING  # `embedded`, a local folder, or a hub id
+    revision: str | None = None  # pinned hub revision; null for a folder
+    dtype: str = "float32"  # float32, bfloat16 or float16
+    chat: bool = True  # render prompts through the chat template
+    layers: int | None = None  # attention layers; with query_heads, the cells of an attention suite
+    query_heads: int | None = None  # query heads of a layer
+    gated: bool = False  # the hub gives it only to accounts that have accepted its licence
 
     def __post_init__(self) -> None:
         if any(n is not None and n < 1 for n in (self.layers, self.query_heads)):
@@ -249,21 +198,14 @@ def is_folder(source: str) -> bool:
 
 @dataclass
 class TaskConf:
-    """A task family with its parameters.
+    """A task family with its parameters."""
 
-    Attributes:
-        name: short name used in ids and logs.
-        family: a file of kvexp/tasks.
-        max_new_tokens: longest answer.
-        data_dir: folder or zip with the family's data, if it reads any; null: the hub's cache.
-        params: fields of the family's class.
-    """
-
-    name: str = MISSING
-    family: str = MISSING
-    max_new_tokens: int = MISSING
+    name: str = MISSING  # short name used in ids and logs
+    family: str = MISSING  # a file of kvexp/tasks
+    max_new_tokens: int = MISSING  # longest answer
+    # Folder or zip with the family's data, if it reads any; null: the hub's cache.
     data_dir: str | None = None
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)  # fields of the family's class
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:
@@ -272,27 +214,16 @@ class TaskConf:
 
 @dataclass
 class ArmConf:
-    """An arm is a composition: score x design x estimator.
+    """An arm is a composition: score x design x estimator."""
 
-    Attributes:
-        name: short name used in ids and logs.
-        score: a file of kvexp/scores, or null.
-        score_params: fields of the score's class.
-        aware_score: score of the aware condition, where it differs.
-        aware_score_params: fields of that score's class.
-        design: a file of kvexp/design.
-        design_params: fields of the design's class.
-        estimator: plain, or hajek to add log(1/pi) to the logits of the kept tail.
-    """
-
-    name: str = MISSING
-    score: str | None = None
-    score_params: dict[str, Any] = field(default_factory=dict)
-    aware_score: str | None = None
-    aware_score_params: dict[str, Any] = field(default_factory=dict)
-    design: str = MISSING
-    design_params: dict[str, Any] = field(default_factory=dict)
-    estimator: str = "plain"
+    name: str = MISSING  # short name used in ids and logs
+    score: str | None = None  # a file of kvexp/scores, or null
+    score_params: dict[str, Any] = field(default_factory=dict)  # fields of the score's class
+    aware_score: str | None = None  # score of the aware condition, where it differs
+    aware_score_params: dict[str, Any] = field(default_factory=dict)  # fields of that score's class
+    design: str = MISSING  # a file of kvexp/design
+    design_params: dict[str, Any] = field(default_factory=dict)  # fields of the design's class
+    estimator: str = "plain"  # plain, or hajek to add log(1/pi) to the logits of the kept tail
 
     def __post_init__(self) -> None:
         if self.estimator not in ("plain", "hajek"):
@@ -307,43 +238,27 @@ class ArmConf:
 
 @dataclass
 class SlurmConf:
-    """What a shard asks of Slurm; null: the cluster's own default.
+    """What a shard asks of Slurm; null: the cluster's own default."""
 
-    Attributes:
-        partition: for `sbatch --partition`, as are the next three.
-        account: who pays.
-        qos: quality of service.
-        constraint: features of nodes.
-        gres: GPUs of one shard, as `gpu:h100:1`, or a part of one, as `shard:1` or `mps:25`.
-        gpu_share: of a GPU that one unit of a part is, for GPU-hours: 0.25 where `shard:1` is a quarter.
-        cpus: cores of one shard.
-        memory_gb: memory of one shard; null asks for none, which some sites read as a whole node.
-        minutes: time limit. A shard that hits it goes on where it was, in the same job.
-        signal_seconds: before the limit, and after the signal of a preemption, the time to stop in.
-        max_timeouts: times that one job may hit its limit before it is given up until the next submit.
-        setup: shell commands before kvexp starts (modules, containers, environments); a failing one ends it.
-        python: command that starts Python on a node; null: this interpreter, by its path.
-        sbatch: further options of sbatch, by their long names.
-        analysis_partition: where `--then-analyze` runs, without a GPU; null: as above.
-        analysis_minutes: its time limit.
-    """
-
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    gres: str | None = None
+    partition: str | None = None  # for `sbatch --partition`, as are the next three
+    account: str | None = None  # who pays
+    qos: str | None = None  # quality of service
+    constraint: str | None = None  # features of nodes
+    gres: str | None = None  # GPUs of one shard, as `gpu:h100:1`, or a part of one, as `shard:1` or `mps:25`
+    # Of a GPU that one unit of a part is, for GPU-hours: 0.25 where `shard:1` is a quarter.
     gpu_share: float = 1.0
-    cpus: int = 1
+    cpus: int = 1  # cores of one shard
+    # Memory of one shard; null asks for none, which some sites read as a whole node.
     memory_gb: float | None = None
-    minutes: int = 60
-    signal_seconds: int = 120
-    max_timeouts: int = 20
+    minutes: int = 60  # time limit. A shard that hits it goes on where it was, in the same job.
+    signal_seconds: int = 120  # before the limit, and after the signal of a preemption, the time to stop in
+    max_timeouts: int = 20  # times that one job may hit its limit before it is given up until the next submit
+    # Shell commands before kvexp starts (modules, containers, environments); a failing one ends it.
     setup: list[str] = field(default_factory=list)
-    python: str | None = None
-    sbatch: dict[str, Any] = field(default_factory=dict)
-    analysis_partition: str | None = None
-    analysis_minutes: int = 60
+    python: str | None = None  # command that starts Python on a node; null: this interpreter, by its path
+    sbatch: dict[str, Any] = field(default_factory=dict)  # further options of sbatch, by their long names
+    analysis_partition: str | None = None  # where `--then-analyze` runs, without a GPU; null: as above
+    analysis_minutes: int = 60  # its time limit
 
     def __post_init__(self) -> None:
         for name in ("cpus", "minutes", "signal_seconds", "max_timeouts", "analysis_minutes"):
@@ -387,29 +302,19 @@ def gpus_of(gres: str | None, share: float = 1) -> float:
 
 @dataclass
 class ClusterConf:
-    """Where shards run. Never part of a shard's identity.
+    """Where shards run. Never part of a shard's identity."""
 
-    Attributes:
-        name: short name.
-        executor: `debug` runs in this process, `local` in worker processes, `slurm` in job arrays.
-        workers: shards at a time; on Slurm, of one suite.
-        threads: torch threads of a worker; 0 shares the cores among the workers.
-        device: torch device.
-        rates: measured speed by model name; only for expected times, as are the next two.
-        shapes: sizes by name of models without a measured rate.
-        roofline: of the device, which makes an estimate of a shape.
-        slurm: what a shard asks of Slurm.
-    """
-
-    name: str = MISSING
+    name: str = MISSING  # short name
+    # `debug` runs in this process, `local` in worker processes, `slurm` in job arrays.
     executor: str = MISSING
-    workers: int = 1
-    threads: int = 0
-    device: str = "cpu"
+    workers: int = 1  # shards at a time; on Slurm, of one suite
+    threads: int = 0  # torch threads of a worker; 0 shares the cores among the workers
+    device: str = "cpu"  # torch device
+    # Measured speed by model name; only for expected times, as are the next two.
     rates: dict[str, Rate] = field(default_factory=dict)
-    shapes: dict[str, Shape] = field(default_factory=dict)
-    roofline: Roofline | None = None
-    slurm: SlurmConf = field(default_factory=SlurmConf)
+    shapes: dict[str, Shape] = field(default_factory=dict)  # sizes by name of models without a measured rate
+    roofline: Roofline | None = None  # of the device, which makes an estimate of a shape
+    slurm: SlurmConf = field(default_factory=SlurmConf)  # what a shard asks of Slurm
 
     def __post_init__(self) -> None:
         if self.executor not in EXECUTORS:

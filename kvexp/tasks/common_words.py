@@ -39,15 +39,11 @@ _LONG_FROM = 4096  # context_tokens
 
 @dataclass(frozen=True)
 class CommonWords(Ruler):
-    """Asks for the ten common words; a unit of the haystack is another word with all its repetitions.
-
-    Attributes:
-        answer_tokens: room for the answer within the suite's context_tokens.
-    """
+    """Asks for the ten common words; a unit of the haystack is another word with all its repetitions."""
 
     most_units: ClassVar[int | None] = len(_ALL)
 
-    answer_tokens: int = 120
+    answer_tokens: int = 120  # room for the answer within the suite's context_tokens
 
     @property
     def fewest_units(self) -> int:

@@ -96,13 +96,9 @@ RELATIONS = (
 
 @dataclass(frozen=True)
 class Facts(Generated):
-    """Asks for one relation of one person.
+    """Asks for one relation of one person."""
 
-    Attributes:
-        with_prefix: begin the answer with the start of a sentence.
-    """
-
-    with_prefix: bool = True
+    with_prefix: bool = True  # begin the answer with the start of a sentence
 
     score_name = "token_f1"
 

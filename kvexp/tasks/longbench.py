@@ -78,22 +78,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Longbench(Task):
-    """One data set of LongBench.
+    """One data set of LongBench."""
 
-    Attributes:
-        dataset: its name in LongBench; decides prompt and score.
-        data_dir: a folder or zip with <file>.jsonl or data/<file>.jsonl, relative to the working
-            directory; null reads the hub's data.zip from the local cache.
-        file: name of the file without its ending, where it is not the data set's (hotpotqa_e).
-        revision: of the hub's repository.
-        sha256: of its data.zip at that revision; another file is not used.
-    """
-
-    dataset: str
+    dataset: str  # its name in LongBench; decides prompt and score
+    # A folder or zip with <file>.jsonl or data/<file>.jsonl, relative to the working directory; null reads
+    # the hub's data.zip from the local cache.
     data_dir: str | None = None
+    # Name of the file without its ending, where it is not the data set's (hotpotqa_e).
     file: str | None = None
-    revision: str = HUB_FILE.revision
-    sha256: str = HUB_SHA256
+    revision: str = HUB_FILE.revision  # of the hub's repository
+    sha256: str = HUB_SHA256  # of its data.zip at that revision; another file is not used
 
     is_cut = True
 

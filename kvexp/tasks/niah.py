@@ -23,15 +23,10 @@ _PREFIX = " The special magic number for {key} mentioned in the provided text is
 
 @dataclass(frozen=True)
 class Niah(Ruler):
-    """Asks for the number of one key; the span of its needle comes first.
+    """Asks for the number of one key; the span of its needle comes first."""
 
-    Attributes:
-        n_keys: needles in the text, the wanted one included, 1 to 100.
-        answer_tokens: room for the answer within the suite's context_tokens.
-    """
-
-    n_keys: int = 1
-    answer_tokens: int = 128
+    n_keys: int = 1  # needles in the text, the wanted one included, 1 to 100
+    answer_tokens: int = 128  # room for the answer within the suite's context_tokens
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_keys <= _MOST_KEYS:

@@ -17,13 +17,9 @@ _NUMBERS = ("one", "two", "three", "four", "five")
 
 @dataclass(frozen=True)
 class Passcodes(Generated):
-    """Asks for every passcode at once.
+    """Asks for every passcode at once."""
 
-    Attributes:
-        n_codes: passcodes in the sentence, 2 to 5.
-    """
-
-    n_codes: int = 3
+    n_codes: int = 3  # passcodes in the sentence, 2 to 5
 
     score_name = "all_present"
 

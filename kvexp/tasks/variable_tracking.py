@@ -26,15 +26,10 @@ _PREFIX = (
 
 @dataclass(frozen=True)
 class VariableTracking(Ruler):
-    """Asks for the names of all variables of the chain; its assignments are the needles.
+    """Asks for the names of all variables of the chain; its assignments are the needles."""
 
-    Attributes:
-        n_hops: assignments of one variable to the next, 1 to 10.
-        answer_tokens: room for the answer within the suite's context_tokens.
-    """
-
-    n_hops: int = 4
-    answer_tokens: int = 30
+    n_hops: int = 4  # assignments of one variable to the next, 1 to 10
+    answer_tokens: int = 30  # room for the answer within the suite's context_tokens
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_hops <= _MOST_HOPS:

@@ -17,13 +17,9 @@ _QUESTION = "What is the secret word for {key}?"
 
 @dataclass(frozen=True)
 class Words(Generated):
-    """Asks for the secret word of one city; the other facts have other cities and words.
+    """Asks for the secret word of one city; the other facts have other cities and words."""
 
-    Attributes:
-        n_facts: facts in the text, the wanted one included, 1 to 20.
-    """
-
-    n_facts: int = 3
+    n_facts: int = 3  # facts in the text, the wanted one included, 1 to 20
 
     score_name = "exact_match"
 

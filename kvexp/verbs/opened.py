@@ -24,19 +24,12 @@ STUDY = "STUDY [OVERRIDE ...]"  # the words of most verbs
 
 @dataclass(frozen=True)
 class Opened:
-    """A study, opened by the words of a command.
+    """A study, opened by the words of a command."""
 
-    Attributes:
-        root: of the repository.
-        words: the overrides.
-        selection: what they select.
-        names: of registrations or suites, for verbs that take them.
-    """
-
-    root: Path
-    words: list[str]
-    selection: Selection
-    names: list[str]
+    root: Path  # of the repository
+    words: list[str]  # the overrides
+    selection: Selection  # what they select
+    names: list[str]  # of registrations or suites, for verbs that take them
 
     @cached_property
     def home(self) -> "Home":

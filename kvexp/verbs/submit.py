@@ -68,27 +68,16 @@ def run(parsed: argparse.Namespace, console: Console) -> int:
 
 @dataclass(frozen=True)
 class Submission:
-    """What a submit found to be allowed.
+    """What a submit found to be allowed."""
 
-    Attributes:
-        study: with the words that made the selection.
-        is_registered: if not, nothing was checked against seals, and logs go to results/scratch.
-        then_analyze: on Slurm, lock and analyse once everything has ended.
-        results: folder of the logs.
-        made: all shards whose data are here.
-        chosen: of these, the part that the words choose.
-        todo: of these, what has no footer.
-        under: by suite, what it is registered under.
-    """
-
-    study: Opened
-    is_registered: bool
-    then_analyze: bool
-    results: Path
-    made: list[Shard]
-    chosen: list[Shard]
-    todo: list[Shard]
-    under: Mapping[str, Under]
+    study: Opened  # with the words that made the selection
+    is_registered: bool  # if not, nothing was checked against seals, and logs go to results/scratch
+    then_analyze: bool  # on Slurm, lock and analyse once everything has ended
+    results: Path  # folder of the logs
+    made: list[Shard]  # all shards whose data are here
+    chosen: list[Shard]  # of these, the part that the words choose
+    todo: list[Shard]  # of these, what has no footer
+    under: Mapping[str, Under]  # by suite, what it is registered under
 
     @property
     def cluster(self) -> ClusterConf:

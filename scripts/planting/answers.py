@@ -112,17 +112,11 @@ class Level:
 
 @dataclass(frozen=True)
 class Answers:
-    """One place, (examples,) each.
+    """One place, (examples,) each."""
 
-    Attributes:
-        success: whether the arm answers.
-        full: whether the full cache does.
-        larger: whether the arm does at its next larger budget; None where there is none.
-    """
-
-    success: Bools
-    full: Bools
-    larger: Bools | None
+    success: Bools  # whether the arm answers
+    full: Bools  # whether the full cache does
+    larger: Bools | None  # whether the arm does at its next larger budget; None where there is none
 
     def classes(self) -> NDArray[np.int64]:
         """(examples,) numbers of `components.CLASSES`."""

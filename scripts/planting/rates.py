@@ -25,17 +25,11 @@ class CellRates:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What a control answers of one model and task.
+    """What a control answers of one model and task."""
 
-    Attributes:
-        full: what every other suite's full cache answers.
-        known: success on that.
-        guessed: success on the rest.
-    """
-
-    full: float
-    known: float
-    guessed: float
+    full: float  # what every other suite's full cache answers
+    known: float  # success on that
+    guessed: float  # success on the rest
 
     def given(self, full: float) -> float:
         """Success on what one suite's full cache answers, which is `full` of its examples."""

@@ -77,22 +77,14 @@ class Suite(Strict, frozen=True):
 
 
 class Rate(Strict, frozen=True):
-    """Rates of the cells it names; a later entry overrides an earlier one.
-
-    Attributes:
-        full: success of the full cache.
-        induced: failures among what the full cache answers.
-        rescued: successes among the rest.
-        accuracy: success over all; sets `rescued`.
-        dependent: induced failures among what the full cache answers and the control does not, as a
-            multiple of `induced`.
-    """
+    """Rates of the cells it names; a later entry overrides an earlier one."""
 
     at: Where
-    full: Share | None = None
-    induced: Share | None = None
-    rescued: Share | None = None
-    accuracy: Share | None = None
+    full: Share | None = None  # success of the full cache
+    induced: Share | None = None  # failures among what the full cache answers
+    rescued: Share | None = None  # successes among the rest
+    accuracy: Share | None = None  # success over all; sets `rescued`
+    # Induced failures among what the full cache answers and the control does not, as a multiple of `induced`.
     dependent: float | None = None
 
 
@@ -143,34 +135,22 @@ class Median(Strict, frozen=True):
 
 
 class Spread(Strict, frozen=True):
-    """How alike the rows of an example are: shares of variance, each from 0 to 1.
+    """How alike the rows of an example are: shares of variance, each from 0 to 1."""
 
-    Attributes:
-        example: of a question's difficulty and damage, shared by models and arms.
-        draws: of the damage, shared by the draws of one model, example and condition, on top.
-        signal: of a signal's noise, shared by all rows of an example.
-    """
-
-    example: Share = 0.3
-    draws: Share = 0.3
-    signal: Share = 0.2
+    example: Share = 0.3  # of a question's difficulty and damage, shared by models and arms
+    draws: Share = 0.3  # of the damage, shared by the draws of one model, example and condition, on top
+    signal: Share = 0.2  # of a signal's noise, shared by all rows of an example
 
 
 class Targets(Strict, frozen=True):
-    """Everything a file says.
-
-    Attributes:
-        names: lists by name, that filters may use instead of their members.
-        scores: score of a task; others are token F1.
-        ability: by model, how much more its full cache answers where half is answered; sums to zero.
-        seconds: per generated token, by arm.
-    """
+    """Everything a file says."""
 
     suite: list[Suite]
-    names: dict[str, list[str]] = {}
-    scores: dict[str, str] = {}
+    names: dict[str, list[str]] = {}  # lists by name, that filters may use instead of their members
+    scores: dict[str, str] = {}  # score of a task; others are token F1
+    # By model, how much more its full cache answers where half is answered; sums to zero.
     ability: dict[str, float] = {}
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = {}  # per generated token, by arm
     spread: Spread = Spread()
     rate: list[Rate] = []
     control: list[Control] = []

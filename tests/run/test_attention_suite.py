@@ -523,7 +523,6 @@ USED = {"scores/window", "scores/value_weighted", "design/poisson", "tasks/prose
     ("name", "changes"),
     [
         ("replay/cells.py", {"cells"}),
-        ("replay/worlds.py", {"cells"}),
         ("run/measure.py", {"cells"}),
         ("replay/signals.py", {"cells", "generations"}),
         ("replay/cache.py", {"generations"}),

@@ -23,52 +23,31 @@ Covered = Annotated[Estimate, share("coverage", "covered")]
 
 @dataclass(frozen=True)
 class Found:
-    """What a part finds in a suite.
+    """What a part finds in a suite."""
 
-    Attributes:
-        name: of its records in details.json.
-        records: its numbers.
-        tables: that show them.
-        pictures: likewise.
-    """
-
-    name: str
-    records: tuple[Any, ...]
-    tables: tuple[Table, ...]
-    pictures: tuple[Picture, ...] = ()
+    name: str  # of its records in details.json
+    records: tuple[Any, ...]  # its numbers
+    tables: tuple[Table, ...]  # that show them
+    pictures: tuple[Picture, ...] = ()  # likewise
 
 
 @dataclass(frozen=True, kw_only=True)
 class CellSuite:
-    """One suite on one model; layers of two models are not alike, so models are never pooled.
+    """One suite on one model; layers of two models are not alike, so models are never pooled."""
 
-    Attributes:
-        suite: of the study.
-        model: that the cells were computed with.
-        name: of the files; the suite, and the model where the suite has several.
-        tasks: sorted.
-        scores: what pi and top-k are made from, sorted; empty where nothing is present.
-        prompts: clusters of every interval.
-        cells: expected ones.
-        promised: 1 - delta, the coverage that the certificate is made for; None if no attempt says it.
-        undefined: why there are no numbers; empty if there are. Numbers of a part are never shown.
-        frame: the cells; empty without numbers.
-        worlds: of the demonstration; likewise.
-        registered: the registration that keys the suite.
-    """
-
-    suite: str
-    model: str
-    name: str
-    tasks: tuple[str, ...]
-    scores: tuple[str, ...]
-    prompts: int
-    cells: int
+    suite: str  # of the study
+    model: str  # that the cells were computed with
+    name: str  # of the files; the suite, and the model where the suite has several
+    tasks: tuple[str, ...]  # sorted
+    scores: tuple[str, ...]  # what pi and top-k are made from, sorted; empty where nothing is present
+    prompts: int  # clusters of every interval
+    cells: int  # expected ones
+    # 1 - delta, the coverage that the certificate is made for; None if no attempt says it.
     promised: float | None
-    undefined: str
-    frame: pd.DataFrame
-    worlds: pd.DataFrame
-    registered: Registered | None
+    undefined: str  # why there are no numbers; empty if there are. Numbers of a part are never shown.
+    frame: pd.DataFrame  # the cells; empty without numbers
+    worlds: pd.DataFrame  # of the demonstration; likewise
+    registered: Registered | None  # the registration that keys the suite
 
     def data(self, rows: pd.DataFrame) -> CellData:
         """Estimates on some rows, by the plan of the registration."""

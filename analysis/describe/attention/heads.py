@@ -60,22 +60,14 @@ class Head:
 
 @dataclass(frozen=True)
 class Heads:
-    """All heads at one budget.
+    """All heads at one budget."""
 
-    Attributes:
-        budget: share of the cached tokens that is kept.
-        heads: number of (layer, head).
-        below_line: of these, covered in less than LINE of their cells.
-        below_promise: covered in less than 1 - delta of their cells; None if delta is unknown.
-        least: the LEAST with the lowest coverage, lowest first.
-        every: one row a head, sorted, with the columns of `Head`.
-    """
-
-    budget: float
-    heads: int
-    below_line: int
-    below_promise: int | None
-    least: tuple[Head, ...]
+    budget: float  # share of the cached tokens that is kept
+    heads: int  # number of (layer, head)
+    below_line: int  # of these, covered in less than LINE of their cells
+    below_promise: int | None  # covered in less than 1 - delta of their cells; None if delta is unknown
+    least: tuple[Head, ...]  # the LEAST with the lowest coverage, lowest first
+    # One row a head, sorted, with the columns of `Head`.
     every: pd.DataFrame = field(repr=False, compare=False)
 
 
