@@ -201,7 +201,9 @@ WORDS = ("suite.n_examples=2", "suite.shard_examples=2")
 
 def test_a_seal_keeps_the_overrides_that_say_which_rows_there_are(fresh):
     told = kvexp(fresh, "seal", "mini", "cluster.workers=2", *WORDS)
-    about = json.loads((fresh / "preregistration/mini/seals/R.json").read_text())
+    body = (fresh / "preregistration/mini/seals/R.json").read_bytes()
+    assert body.endswith(b"}\n")  # a whole line, as every record on disk
+    about = json.loads(body)
     assert about["overrides"] == sorted(WORDS)
     assert told.rstrip().endswith(f"kvexp stamp mini {' '.join(WORDS)}")
     for verb in ("seal", "submit"):
