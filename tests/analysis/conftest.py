@@ -71,7 +71,7 @@ def plant(tmp_path, owners):
         planted.write(folder, planted.plan() if grid is None else grid, world, **options)
         return load(folder, owners)
 
-    return verdict_text
+    return write
 
 
 @pytest.fixture(scope="session")

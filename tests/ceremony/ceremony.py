@@ -85,12 +85,12 @@ arms:
 # In place of what no seal covers and no verdict reads, and what takes most of a run of the analysis.
 DESCRIPTION = "analysis/render/files.py"
 UNDESCRIBED = """
-from analysis.core import write
-from analysis.render.evidence_text import evidence_text
+from analysis.core import verdict_text
+from analysis.render.evidence import evidence_text
 
 def write_description(report, out):
     if out is not None:
-        (out / "evidence.md").write_text(write.block("Evidence", evidence_text(report)))
+        (out / "evidence.md").write_text(verdict_text.block("Evidence", evidence_text(report)))
     return ""
 """
 
