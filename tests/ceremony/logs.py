@@ -1,6 +1,7 @@
 """The logs of a small study, made under an anchor, and ways to forge them."""
 
 import msgspec
+import torch
 
 from kvexp.records import GENERATIONS, Generation, Reader, encode
 from kvexp.run.attempt import Place, Under
@@ -17,6 +18,7 @@ def folder_of(results, shard):
 
 
 def run(results, shards, loaded, anchor=ANCHOR):
+    torch.set_num_threads(1)  # attempts record it, whatever other tests left behind
     for shard in shards:
         place = Place(folder_of(results, shard), Under(anchor=anchor), (None, None), "cpu")
         run_shard(shard, place, lambda: loaded)
