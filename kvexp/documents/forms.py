@@ -283,7 +283,8 @@ class Evidence(Record, frozen=True, kw_only=True, omit_defaults=True, tag="evide
 
     study: Id
     home: str  # folder of the registrations, from the root of the repository
-    read: dict[str, str]  # what it was judged from and the digest of each: see kvexp.documents.judged_from
+    # What it was judged from and the digest of each: see `manifest.Judged`.
+    read: dict[str, str]
     grade: Grade  # the lowest of the seals
     seals: list[SealEvidence]
     amendments: list[AmendmentEvidence]
