@@ -72,7 +72,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "kvexp.cli", *arguments]
 
 
-def kvexp(root: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def kvexp(root: Path, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """The real command in a process of its own."""
     return subprocess.run(
         command(*arguments), cwd=root, env=environment(), capture_output=True, text=True, timeout=timeout
