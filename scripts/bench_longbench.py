@@ -17,7 +17,7 @@ from kvexp.models.embedded import embedded_model
 from kvexp.models.load import load_tokenizer
 from kvexp.study.plugins import build_task
 from kvexp.study.prompts import Rendering, prompt_of
-from kvexp.tasks._contexts import passages
+from kvexp.tasks._haystack import passages
 
 RECORDS, WORDS, LIMIT = 400, 18_409, 16_000
 

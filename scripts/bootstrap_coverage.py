@@ -23,7 +23,8 @@ if __name__ == "__main__":
 
 from analysis.core import statistics
 from analysis.core.estimates import Estimate, Resamples
-from scripts.planting.draws import below, normals
+from scripts.planting.draws import normals
+from scripts.planting.wanted import below
 
 DRAWS, LEVEL = 500, 0.95
 ROWS = 8  # of a cluster

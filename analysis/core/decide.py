@@ -25,7 +25,7 @@ from kvexp.documents.source import RegistrationError
 #
 # `data` is a `Data` for claims about generations, a `CellData` for claims about attention cells.
 #
-# A claim `X1` of a registration is the module `x1` of this folder, found by name; nothing lists them.
+# A claim `X1` of a registration is the module `x1` of analysis/claims, found by name; nothing lists them.
 
 
 CLAIMS = Path(__file__).parent.parent / "claims"

@@ -21,7 +21,8 @@ from kvexp.documents.forms import (
     grade_of,
     is_public,
 )
-from kvexp.documents.manifest import Judged, SealError, read_bytes
+from kvexp.documents.judged_from import Judged
+from kvexp.documents.manifest import SealError, read_bytes
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import moved_on
 from kvexp.records import Reader, RecordError, encode

@@ -24,7 +24,8 @@ from kvexp.documents.forms import (
     SealEvidence,
     all_hold,
 )
-from kvexp.documents.manifest import Judged, differences, read_bytes
+from kvexp.documents.judged_from import Judged
+from kvexp.documents.manifest import differences, read_bytes
 from kvexp.documents.registration import Registered
 from kvexp.documents.seals import REPLACED, UNANCHORED, UNSEALED, UNSTAMPED, LockFiles, moved_on
 from kvexp.run.prepare import asked_of, questions_digest

@@ -283,7 +283,7 @@ class Evidence(Record, frozen=True, kw_only=True, omit_defaults=True, tag="evide
 
     study: Id
     home: str  # folder of the registrations, from the root of the repository
-    # What it was judged from and the digest of each: see `manifest.Judged`.
+    # What it was judged from and the digest of each: see `judged_from.Judged`.
     read: dict[str, str]
     grade: Grade  # the lowest of the seals
     seals: list[SealEvidence]

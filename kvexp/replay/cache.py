@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from kvexp.replay.attention import product
 from kvexp.replay.prefill import Prefill
+from kvexp.replay.products import product
 from kvexp.replay.signals import StepSignals
 from kvexp.replay.store import Kept, LayerStore, packed
 

@@ -147,7 +147,7 @@ def _variance(
 # The impossibility demonstration: worlds that differ only in the values of tokens that top-k evicted.
 #
 # Theorem 1 in a real model: a deterministic evictor's statistics are functions of what it retains, so they
-# are the same bytes in every world, while its true error is not. Legend as in cells.py.
+# are the same bytes in every world, while its true error is not. Legend as above.
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kvexp.replay.attention import forward, product
+from kvexp.replay.attention import forward
 from kvexp.replay.model import Loaded
+from kvexp.replay.products import product
 from kvexp.scores.base import Layer
 
 ROW_CHUNK = 64

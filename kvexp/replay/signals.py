@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kvexp.estimate import distances_of, normalised_entropy, radius, variance_terms, with_exact_distance
-from kvexp.replay.attention import product
+from kvexp.replay.products import product
 from kvexp.replay.protocol import Protocol
 
 if TYPE_CHECKING:

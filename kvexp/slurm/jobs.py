@@ -14,8 +14,8 @@ import msgspec
 
 from kvexp.errors import IntegrityError, printable
 from kvexp.records import FOOTER, seconds_of
-from kvexp.slurm.account import QueuedTask, read_queued
 from kvexp.slurm.programs import SETUP_FAILED, Entry, Run, SlurmError, is_here, read_accounting, task_list
+from kvexp.slurm.reconcile import QueuedTask, read_queued
 from kvexp.slurm.submissions import Book, Sent
 
 T = TypeVar("T")
@@ -57,8 +57,8 @@ _STATES = {
 class End:
     """What is known of it."""
 
-    # Out_of_memory, setup, timeout, node_failure, preempted, cancelled, stopped (by kvexp, with a sentence),
-    # unsent, exception, killed, or unknown.
+    # One of out_of_memory, setup, timeout, node_failure, preempted, cancelled, stopped (by kvexp, with a
+    # sentence), unsent, exception, killed, unknown.
     category: str
     tail: list[str]  # last lines of the log, fit for a terminal
 

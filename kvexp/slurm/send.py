@@ -11,8 +11,8 @@ from kvexp.records import FOOTER
 from kvexp.run import log
 from kvexp.run.launch import ShardJob
 from kvexp.slurm import arrays
-from kvexp.slurm.account import QueuedTask, read_queued, reconcile, refuse_simultaneous
 from kvexp.slurm.programs import SlurmError, is_here
+from kvexp.slurm.reconcile import QueuedTask, read_queued, reconcile, refuse_simultaneous
 from kvexp.slurm.submissions import Book, Refused, Sent
 from kvexp.slurm.task import ArrayTask, Follow
 from kvexp.study import provenance

@@ -14,8 +14,8 @@ from kvexp.run import log as shard_log
 from kvexp.run.log import folder_of
 from kvexp.run.prepare import written_ids
 from kvexp.run.progress import Progress, RowCount, eta_minutes
-from kvexp.slurm.account import QueuedTask
 from kvexp.slurm.jobs import GpuHours, Jobs, gpu_hours, jobs_of
+from kvexp.slurm.reconcile import QueuedTask
 from kvexp.slurm.submissions import Book
 from kvexp.study.compose import Selection
 from kvexp.study.grid import NONE, Counts, chosen, shards

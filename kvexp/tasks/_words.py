@@ -66,7 +66,7 @@ SURNAMES: tuple[str, ...] = tuple(
 
 # Common English words for RULER-style tasks: keys of needles, and lists to count in.
 #
-# Written for this project. Every word occurs once here and not in `_vocabulary.WORDS`, which are nouns too.
+# Written for this project. Every word occurs once here and not in `WORDS`, which are nouns too.
 
 
 ADJECTIVES: tuple[str, ...] = tuple(

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from rich.console import Console
 
 from kvexp.run.prepare import written_ids
-from kvexp.slurm.account import QueuedTask, read_queued
 from kvexp.slurm.programs import SlurmError
 from kvexp.slurm.programs import run as run_program
+from kvexp.slurm.reconcile import QueuedTask, read_queued
 from kvexp.slurm.submissions import Book
 from kvexp.study.grid import chosen, shards
 from kvexp.study.results import GRID

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from kvexp.replay.attention import product
 from kvexp.replay.harness import Answer, answer_all
 from kvexp.replay.prefill import prefill
+from kvexp.replay.products import product
 from scripts.benching.measures import group, state_of
 from scripts.benching.setting import Setting, draw, grid, same_design
 

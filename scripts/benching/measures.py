@@ -14,6 +14,7 @@ from kvexp.replay.prefill import Prefill, Rows, prefill
 from kvexp.replay.signals import StepSignals
 from kvexp.replay.store import Kept
 from scripts.benching import timing
+from scripts.benching.baseline import answer, own_attention
 from scripts.benching.setting import Setting, draw, same_design
 from scripts.benching.timing import interleaved, peak_bytes, ratio, seconds
 
@@ -151,12 +152,12 @@ def throughput(setting: Setting, arms: list[Arm], repeats: int) -> list[Row]:
     lengths = together()  # the warm-up; the baseline decodes as many tokens for every arm
 
     def one_at_a_time() -> None:
-        with timing.own_attention(loaded.model):
+        with own_attention(loaded.model):
             for arm, length in zip(arms, lengths, strict=True):
                 keep = None
                 if arm.budget is not None:
                     keep = slots(arm.budget, prompt.spans(arm.condition).n_evictable, 36)
-                timing.answer(loaded, prompt.ids, keep, length)
+                answer(loaded, prompt.ids, keep, length)
 
     times = interleaved(
         {"together": together, "one at a time": one_at_a_time}, repeats, loaded.device, warm_up=0

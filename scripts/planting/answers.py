@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvexp.records import SIGNALS
-from scripts.planting.draws import Floats, below, normals, uniforms
+from scripts.planting.draws import normals, uniforms
 from scripts.planting.rates import CLASSES, FINE, INHERENT, LASTING, REPAIRED, RESCUED, Place, Rates
 from scripts.planting.targets import Spread, Suite
+from scripts.planting.wanted import Floats, below
 
 # What the full cache, the control and every arm answer, drawn example by example at the cells' rates.
 #

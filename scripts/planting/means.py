@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.planting.draws import Floats, Kept, PooledAuc, TopShare, Wanted
 from scripts.planting.rates import FAILURES, FULL_CORRECT, INDUCED, INHERENT, Component
 from scripts.planting.targets import Auc, Gain, Selective, Targets, TargetsError
+from scripts.planting.wanted import Floats, Kept, PooledAuc, TopShare, Wanted
 
 STEPS, RIDGE, ENOUGH, TOLERANCE = 40, 1e-9, 1e-5, 0.002
 DIGITS = 4  # of a mean: what remains of the linear algebra of one machine or another is rounded away

@@ -9,11 +9,12 @@ import numpy as np
 
 from kvexp.records import SIGNALS, Expected, Generation, Timings
 from scripts.planting.answers import Answers, Level, Outcomes, Questions, digits, noises, raw, scores, texts
-from scripts.planting.draws import Floats, below, normals
+from scripts.planting.draws import normals
 from scripts.planting.means import Planted, solve
 from scripts.planting.rates import CLASSES, FAILURES, Component, Place, Rates, components, next_budget
 from scripts.planting.rows import ABSENT, expected, generation, lines, write_shard
 from scripts.planting.targets import Suite, Targets, TargetsError
+from scripts.planting.wanted import Floats, below
 
 TOKENS = 8  # of every answer
 Cell = tuple[str, str, str, Place]

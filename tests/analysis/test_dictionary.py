@@ -15,9 +15,8 @@ from analysis.core.verdicts import analyse
 from analysis.describe import description
 from analysis.describe.parts import Part
 from analysis.describe.table import MEANINGS, Column, Table
-from analysis.render import csv as dictionary
 from analysis.render import json as details_json
-from analysis.render.csv import to_csv
+from analysis.render.csv import dictionary, to_csv
 from analysis.render.files import outputs
 from kvexp.documents.registration import load_folder
 from tests import planted
@@ -30,7 +29,7 @@ def described(folder, registrations):
     report = analyse(load(folder, {}), registrations, Bound())
     found = description.described(report)
     tables = [table for part in found.parts for table in part.tables]
-    tables.append(dictionary.dictionary(tables))
+    tables.append(dictionary(tables))
     documents = {
         "verdicts.json": verdict_json.to_json(report),
         "details.json": details_json.to_json(found),
@@ -123,7 +122,7 @@ def test_every_field_of_the_json_files_has_a_meaning(of_generations, of_cells_al
 
 def test_a_table_of_a_stranger_says_what_its_heads_say():
     columns = (Column("suite", "suite"), Column("mine", "my number", "share", is_estimate=True))
-    rows = dictionary.dictionary([Table("own", "", columns, (("s", Estimate(1.0)),))]).rows
+    rows = dictionary([Table("own", "", columns, (("s", Estimate(1.0)),))]).rows
     assert rows[0] == ("own.csv", "suite", "suite", "suite of the study", "name")
     assert rows[1] == ("own.csv", "mine", "my number", "my number", "share")
     assert [row[1] for row in rows[2:5]] == ["mine_lo", "mine_hi", "mine_undefined"]
@@ -155,4 +154,4 @@ def test_it_is_a_table_like_the_others(of_generations):
     assert heads == ["file", "field", "words", "meaning", "unit"]
     assert len({(file, field) for file, field, *_ in lines}) == len(lines)
     assert all(not meaning.startswith("'") for _, _, _, meaning, _ in lines)
-    assert to_csv(dictionary.dictionary([])).count("columns.csv") == len(heads)
+    assert to_csv(dictionary([])).count("columns.csv") == len(heads)

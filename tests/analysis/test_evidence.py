@@ -8,7 +8,8 @@ import pytest
 from analysis.core.folders import Folders
 from analysis.core.open import opened
 from kvexp.documents.forms import PUBLIC, Check, Evidence, LockEvidence, Regenerated, SealEvidence, Stamp
-from kvexp.documents.manifest import Judged, read_manifest
+from kvexp.documents.judged_from import Judged
+from kvexp.documents.manifest import read_manifest
 from kvexp.records import encode
 from tests import planted
 from tests.analysis import sealing

@@ -12,9 +12,10 @@ from analysis.core.data import Data, Parameters
 from analysis.core.study import load
 from kvexp.documents.schema import Population, Statistics
 from scripts.make_planted_logs import main
-from scripts.planting.draws import Kept, PooledAuc, TopShare, below, normals, uniforms
+from scripts.planting.draws import normals, uniforms
 from scripts.planting.study import Study
 from scripts.planting.targets import read
+from scripts.planting.wanted import Kept, PooledAuc, TopShare, below
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAN = Statistics(

@@ -16,8 +16,7 @@ from analysis.core.verdicts import analyse
 from analysis.describe import description
 from analysis.describe.paper import Lookup, Number
 from analysis.describe.table import BUDGET, MAIN, POOLED, Column, Table, Word, budget_words, exactly
-from analysis.render import csv as dictionary
-from analysis.render.csv import to_csv
+from analysis.render.csv import dictionary, to_csv
 from analysis.render.markdown import to_markdown
 from kvexp.documents.registration import load_folder
 from tests import planted
@@ -120,7 +119,7 @@ def test_names_that_readers_take_for_missing_are_kept():
 
 
 def test_no_meaning_merely_repeats_a_head_or_a_field(odd):
-    made = dictionary.dictionary(odd.values()).rows
+    made = dictionary(odd.values()).rows
     shipped = csv.reader((ROOT / "results" / "embedded" / "tables" / "columns.csv").read_text().splitlines())
     for _, field, words, meaning, _ in (*made, *shipped):
         last = field.rpartition(".")[2].removesuffix("[]").replace("_", " ")

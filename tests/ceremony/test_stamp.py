@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from rfc3161_client import decode_timestamp_response
 
 from kvexp.ceremony import authorities, stamp
-from kvexp.ceremony import stamp as tokens
 from kvexp.ceremony.authorities import CannotStamp, StampError, Trust
 from kvexp.ceremony.stamp import Token, check, query
 from kvexp.documents.anchor import inside
@@ -414,7 +413,7 @@ def test_an_interrupt_is_no_bad_token(own, asked, replied, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tokens, "decode_timestamp_response", interrupted)
+    monkeypatch.setattr(stamp, "decode_timestamp_response", interrupted)
     with pytest.raises(KeyboardInterrupt):
         check(MESSAGE, asked, replied, own.trust())
 

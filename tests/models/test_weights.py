@@ -9,8 +9,8 @@ import transformers
 from safetensors.torch import save_file
 
 from kvexp.errors import InputError
-from kvexp.models import folder as weights
 from kvexp.models import load as loading
+from kvexp.models.folder import INDEX, SINGLE, lacking, weight_bytes, weight_files
 from kvexp.models.load import load
 from kvexp.replay import memory
 from tests import tiny
@@ -29,18 +29,18 @@ def parts(folder):
 
 
 def test_a_whole_folder_lacks_nothing_and_its_bytes_are_those_of_its_parameters(folder):
-    assert weights.lacking(folder) is None
-    files = weights.weight_files(folder)
+    assert lacking(folder) is None
+    files = weight_files(folder)
     assert files == parts(folder)
     n = sum(p.numel() for p in tiny.model("llama").parameters())
-    assert weights.weight_bytes(files, "float32") == 4 * n
-    assert weights.weight_bytes(files, "bfloat16") == 2 * n
+    assert weight_bytes(files, "float32") == 4 * n
+    assert weight_bytes(files, "bfloat16") == 2 * n
 
 
 @pytest.mark.parametrize("name", ["config.json", "model-00002-of-00003.safetensors", "tokenizer.json"])
 def test_what_is_removed_is_named(folder, name):
     (folder / name).unlink()
-    assert weights.lacking(folder) == name
+    assert lacking(folder) == name
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_removed_is_named(folder, name):
 def test_damaged_weights_are_missing_and_never_loaded(folder, damage):
     path = parts(folder)[1]
     path.write_bytes(damage(path.read_bytes()))
-    assert weights.lacking(folder) == path.name
+    assert lacking(folder) == path.name
     with pytest.raises(InputError, match=rf"{path.name} is damaged") as caught:
         load(folder, "float32")
     assert "\n" not in str(caught.value)
@@ -66,16 +66,16 @@ def test_damaged_weights_are_missing_and_never_loaded(folder, damage):
     "text", ["", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": "../x.safetensors"}}']
 )
 def test_an_index_that_is_none_is_refused(folder, text):
-    (folder / weights.INDEX).write_text(text)
-    assert weights.lacking(folder) == weights.INDEX
+    (folder / INDEX).write_text(text)
+    assert lacking(folder) == INDEX
     with pytest.raises(InputError, match="index"):
-        weights.weight_files(folder)
+        weight_files(folder)
 
 
 def test_one_file_goes_before_an_index_as_in_transformers(folder):
-    save_file({"a": torch.zeros(2, 3)}, folder / weights.SINGLE)
-    assert weights.weight_files(folder) == [folder / weights.SINGLE]
-    assert weights.weight_bytes([folder / weights.SINGLE], "bfloat16") == 12
+    save_file({"a": torch.zeros(2, 3)}, folder / SINGLE)
+    assert weight_files(folder) == [folder / SINGLE]
+    assert weight_bytes([folder / SINGLE], "bfloat16") == 12
 
 
 def test_too_little_memory_is_said_before_loading(folder, monkeypatch):

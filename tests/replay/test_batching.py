@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from kvexp.replay import attention, decode
+from kvexp.replay import decode, products
 from kvexp.replay.harness import _Batch, answer_all
 from kvexp.replay.model import wrap
 from kvexp.replay.protocol import Protocol
@@ -104,7 +104,7 @@ def test_a_float32_number_is_the_exact_sum_of_its_three_parts():
     rows = torch.randn(4, 5, 300, generator=generator) * 10.0 ** torch.randint(
         -12, 6, (4, 5, 300), generator=generator
     )
-    parts = attention.split(rows).view(4, 3, 5, 300).double()
+    parts = products.split(rows).view(4, 3, 5, 300).double()
     assert torch.equal(parts.sum(1), rows.double())
     assert not torch.equal(parts[:, 0], rows.double())
 
@@ -123,7 +123,7 @@ def test_the_product_with_a_narrow_cache_is_that_of_float32_numbers(monkeypatch)
     store = torch.randn(4, 2, 90, 64, generator=generator).bfloat16()
     cached = store[:3, :, :80].transpose(-1, -2)
     exact = rows.double() @ cached.double()
-    made = attention.product(rows, cached)
+    made = products.product(rows, cached)
     assert made.dtype == torch.float32
     assert made.shape == exact.shape
     torch.testing.assert_close(made.double(), exact, atol=1e-5, rtol=1e-5)
