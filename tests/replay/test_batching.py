@@ -116,8 +116,8 @@ def widening(one, other):
 
 
 def test_the_product_with_a_narrow_cache_is_that_of_float32_numbers(monkeypatch):
-    monkeypatch.setattr(attention, "widens", lambda device: True)
-    monkeypatch.setattr(attention, "_widening", widening)
+    monkeypatch.setattr(products, "widens", lambda device: True)
+    monkeypatch.setattr(products, "_widening", widening)
     generator = torch.Generator().manual_seed(3)
     rows = torch.randn(3, 2, 7, 64, generator=generator)
     store = torch.randn(4, 2, 90, 64, generator=generator).bfloat16()
@@ -136,8 +136,8 @@ def test_a_bfloat16_model_answers_the_same_on_a_device_that_widens(monkeypatch):
     arms = all_arms((0.3,))
     plain = answer_all(loaded, prompt_of(loaded), arms, Protocol(), 8, draw)
     used = []
-    monkeypatch.setattr(attention, "widens", lambda device: True)
-    monkeypatch.setattr(attention, "_widening", lambda a, b: used.append(1) or widening(a, b))
+    monkeypatch.setattr(products, "widens", lambda device: True)
+    monkeypatch.setattr(products, "_widening", lambda a, b: used.append(1) or widening(a, b))
     for one, other in zip(
         plain, answer_all(loaded, prompt_of(loaded), arms, Protocol(), 8, draw), strict=True
     ):
