@@ -20,13 +20,13 @@ from kvexp.errors import ConfigError, IncompleteError, IntegrityError
 from kvexp.records import FOOTER, Footer, Segment, encode
 from kvexp.run import launch
 from kvexp.run.attempt import Under
-from kvexp.slurm import account, arrays, jobs, submissions
+from kvexp.slurm import arrays, jobs, reconcile, submissions
 from kvexp.slurm import programs as slurm_programs
 from kvexp.slurm.account import Ran, export, of_accounting, path_of
 from kvexp.slurm.arrays import BLOCKED, analysis_options, pieces, shard_options
 from kvexp.slurm.jobs import Jobs, gpu_hours
 from kvexp.slurm.programs import SlurmError, run
-from kvexp.slurm.reconcile import QueuedTask, answered, match_queue, reconcile
+from kvexp.slurm.reconcile import answered
 from kvexp.slurm.status import ShardStatus, _with_slurm
 from kvexp.slurm.submissions import Book, Refused, Submitted
 from kvexp.slurm.task import ArrayTask
@@ -261,8 +261,8 @@ def test_tasks_that_no_submission_has_are_no_empty_queue(book):
     for job_id in ("7_2", "7_[0-1%2]", "7+1", "abc", "7_99999999999"):
         odd = slurm_programs.Entry(job_id, slurm_programs.task_of(job_id), "PENDING", "None", "me", name)
         with pytest.raises(SlurmError, match=r"squeue names .* none of its 2 tasks"):
-            match_queue([sent], [odd])
-    assert match_queue([sent], [replace(odd, name="somebody.else")]) == []
+            reconcile.match_queue([sent], [odd])
+    assert reconcile.match_queue([sent], [replace(odd, name="somebody.else")]) == []
 
 
 @pytest.mark.parametrize(
@@ -337,25 +337,25 @@ def test_settings_that_leave_something_out_reach_no_program(monkeypatch):
 def test_only_jobs_of_our_names_are_ours(book):
     sent = send(book, "a", "b", job_id="7")
     stranger = replace(entry(sent), name="mini.other")
-    found = match_queue([sent], [stranger, entry(sent, 1)])
+    found = reconcile.match_queue([sent], [stranger, entry(sent, 1)])
     assert [(f.shard_id, f.entry.job_id) for f in found] == [("b", "7_1")]
 
 
 def test_an_unanswered_record_of_another_machine_is_waited_for(book, monkeypatch):
-    monkeypatch.setattr(account, "read_queue", lambda users, seconds: [])
+    monkeypatch.setattr(reconcile, "read_queue", lambda users, seconds: [])
     sent = send(book, "a")
-    assert reconcile(book)[1] == []  # of this machine: its writer is gone, since we hold the lock
+    assert reconcile.reconcile(book)[1] == []  # of this machine: its writer is gone, since we hold the lock
     there = msgspec.structs.replace(sent.before, host="login2")
     sent.path.write_bytes(msgspec.json.encode(there))
     with pytest.raises(IncompleteError, match=r"another submit of study mini is at work, on login2 since"):
-        reconcile(book)
+        reconcile.reconcile(book)
     monkeypatch.setattr(submissions, "FRESH_SECONDS", -1.0)
-    assert reconcile(book)[1] == []
+    assert reconcile.reconcile(book)[1] == []
 
 
 def test_whole_arrays_are_cancelled_by_their_number_and_parts_task_by_task(book):
     one, two = send(book, "a", "b", job_id="7"), send(book, "c", "d", job_id="8")
-    found = match_queue(
+    found = reconcile.match_queue(
         [one, two], [entry(one, 0), entry(one, 1), entry(two, 0, job_id="8"), entry(two, 1, job_id="8")]
     )
     assert _ids(found, [f for f in found if f.shard_id != "d"]) == ["7", "8_0"]
@@ -366,7 +366,7 @@ def test_a_queue_that_does_not_answer_loses_no_shard(book):
     sent = send(book, "a", "b", job_id="7")
     here = Jobs(book.root, [sent], knows_queue=False)
     assert here.ended("a") is None
-    known = Jobs(book.root, [sent], {"b": QueuedTask(sent, entry(sent, 1), "b")}, [], True)
+    known = Jobs(book.root, [sent], {"b": reconcile.QueuedTask(sent, entry(sent, 1), "b")}, [], True)
     assert known.ended("a").job_id == "7_0"
     assert known.ended("b") is None
     assert known.ended("never submitted") is None
@@ -666,7 +666,7 @@ def test_tasks_in_one_word(tasks, word):
 def test_held_tasks_of_an_array_are_told_with_one_command(book):
     sent = send(book, "mini.x", "mini.y", "mini.z", job_id="7")
     held = [replace(entry(sent, task, "PENDING"), reason="JobHeldAdmin") for task in (0, 2)]
-    flying = {f.shard_id: f for f in match_queue([sent], [*held, entry(sent, 1)])}
+    flying = {f.shard_id: f for f in reconcile.match_queue([sent], [*held, entry(sent, 1)])}
     here = Jobs(book.root, [sent], flying, [], True)
     first, second = (
         _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.z")
@@ -679,7 +679,7 @@ def test_a_held_task_comes_with_the_way_to_release_it(book):
     sent = send(book, "mini.x", "mini.y", job_id="7")
     held = replace(entry(sent, 0, "PENDING"), reason="launch failed requeued held")
     waits = replace(entry(sent, 1, "PENDING"), reason="QOSMaxJobsPerUserLimit")
-    flying = {f.shard_id: f for f in match_queue([sent], [held, waits])}
+    flying = {f.shard_id: f for f in reconcile.match_queue([sent], [held, waits])}
     here = Jobs(book.root, [sent], flying, [], True)
     first, second = (
         _with_slurm(ShardStatus(s, "partial", 1, 5, 1.0, ""), here) for s in ("mini.x", "mini.y")
